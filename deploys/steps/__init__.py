@@ -1,0 +1,1 @@
+"""One @deploy function per thing converged, in the order they run."""

@@ -1,0 +1,1 @@
+"""Read-only views of a host, one module per subsystem."""

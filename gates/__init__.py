@@ -1,0 +1,1 @@
+"""Probes over HTTP that a served model must pass."""

@@ -1,0 +1,1 @@
+"""Two real hosts under QEMU on this machine."""

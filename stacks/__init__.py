@@ -1,0 +1,1 @@
+"""Engine stacks: their definition, their lock and what each rank runs."""
