@@ -1,0 +1,296 @@
+"""Read a YAML document and name every mistake in it by file, line, key and value.
+
+Shared by the owner's file (inventory) and the stack definitions (stacks), so that both speak the
+same line style::
+
+    inventory/sparks.yaml:12: fabric.mtu: 90000 found; 1280 to 9216 allowed
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+# libyaml parses a lock file of 120 shards some ten times faster; both loaders carry line marks.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SHOWN_CHARS = 60
+
+Loc = tuple[str | int, ...]
+
+
+class Record(BaseModel):
+    """Base of every schema class here: unknown keys are mistakes, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data of this record; pyinfra's `debug-inventory --json` looks for this name."""
+        return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing wrong at `loc` (keys and list indexes from the top of the document)."""
+
+    loc: Loc
+    text: str
+
+
+@dataclass
+class Document:
+    """Plain data of one YAML file with the line each key stands on.
+
+    `lines` maps a location to its line, counted from 1; `mistakes` holds what the file as YAML
+    already got wrong (duplicate keys); `broken` is set when there is no data to go on with.
+    """
+
+    path: Path
+    data: Any = None
+    lines: dict[Loc, int] = field(default_factory=dict)
+    origins: dict[Loc, str] = field(default_factory=dict)
+    mistakes: list[Mistake] = field(default_factory=list)
+    broken: str | None = None
+
+    def sentence(self, mistake: Mistake) -> str:
+        """One line: place, dotted key, what is wrong. A missing key stands on its parent's line."""
+        key = dotted(mistake.loc)
+        place = self._place(mistake.loc)
+        return f"{place}: {key}: {mistake.text}" if key else f"{place}: {mistake.text}"
+
+    def sentences(self, mistakes: Iterable[Mistake]) -> list[str]:
+        """The lines of all `mistakes`, in the order of the file, each once."""
+        ordered = sorted(mistakes, key=lambda mistake: self._line(mistake.loc))
+        return list(dict.fromkeys(self.sentence(mistake) for mistake in ordered))
+
+    def override(self, dotted_key: str, text: str) -> None:
+        """Put the YAML scalar `text` at `dotted_key` (`fabric.mtu`), as if the file said so."""
+        loc: Loc = tuple(dotted_key.split("."))
+        try:
+            value = yaml.load(text, Loader=_LOADER)  # noqa: S506  (a safe loader, see above)
+        except yaml.YAMLError:
+            value = text
+        self.origins[loc] = f"override {dotted_key}={text}"
+        target = self.data
+        for key in loc[:-1]:
+            if not isinstance(target, dict):
+                return
+            target = target.setdefault(key, {})
+        if isinstance(target, dict):
+            target[loc[-1]] = value
+
+    def _line(self, loc: Loc) -> int:
+        while loc and loc not in self.lines:
+            loc = loc[:-1]
+        return self.lines.get(loc, 1)
+
+    def _place(self, loc: Loc) -> str:
+        if loc in self.origins:
+            return self.origins[loc]
+        return f"{shown_path(self.path)}:{self._line(loc)}"
+
+
+def read(path: Path) -> Document:
+    """Parse `path`; never raises for what a person can get wrong in a file.
+
+    Absent, unreadable or syntactically wrong files come back with `broken` set to the whole line
+    to print.
+    """
+    document = Document(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        document.broken = f"{shown_path(path)}: no such file; a YAML file expected"
+        return document
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        document.broken = f"{shown_path(path)}: cannot be read ({reason})"
+        return document
+    try:
+        loader = _LOADER(text)
+        node = loader.get_single_node()
+        if node is None:
+            document.broken = f"{shown_path(path)}: empty; keys and values expected"
+            return document
+        _note_lines(document, node, (), set())
+        document.data = loader.construct_document(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        problem = getattr(error, "problem", None) or "not YAML"
+        context = getattr(error, "context", None)
+        detail = f"{context}, {problem}" if context else problem
+        document.broken = f"{shown_path(path)}:{line}: YAML syntax: {detail}"
+    return document
+
+
+def _note_lines(document: Document, node: yaml.Node, loc: Loc, seen: set[int]) -> None:
+    """Record the line of every key below `node`, and every key that is there twice."""
+    document.lines.setdefault(loc, node.start_mark.line + 1)
+    if id(node) in seen:  # an alias; following it again could go round for ever
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            here = (*loc, str(key.value))
+            line = key.start_mark.line + 1
+            if here in document.lines:
+                first = document.lines[here]
+                text = f"key is there twice, first on line {first}; one value expected"
+                document.mistakes.append(Mistake(here, text))
+            document.lines[here] = line
+            _note_lines(document, value, here, seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            document.lines[(*loc, index)] = value.start_mark.line + 1
+            _note_lines(document, value, (*loc, index), seen)
+
+
+def reason(text: str) -> PydanticCustomError:
+    """An error for validators: `text` follows "... found; " in the printed line."""
+    return PydanticCustomError("reason", "{text}", {"text": text})
+
+
+def check(model: type[BaseModel], data: Any) -> list[Mistake]:
+    """Everything pydantic has against `data` as a `model`, each as one mistake."""
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        details = [detail for detail in error.errors() if detail["type"] != "cross"]
+        return [_mistake(model, detail) for detail in _without_echoes(model, details)]
+    return []
+
+
+def _without_echoes(model: type[BaseModel], details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """A misspelt key is one mistake, not a second one for the key that it should have been."""
+    meant = {
+        (*detail["loc"][:-1], _meant_key(model, detail["loc"]))
+        for detail in details
+        if detail["type"] == "extra_forbidden"
+    }
+    return [each for each in details if each["type"] != "missing" or each["loc"] not in meant]
+
+
+def _mistake(model: type[BaseModel], detail: ErrorDetails) -> Mistake:
+    loc: Loc = tuple(detail["loc"])
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return Mistake(loc, _unknown_key(model, loc))
+    allowed = describe(model, loc)
+    if kind == "missing":
+        return Mistake(loc, f"missing; {allowed or 'a value'} expected")
+    found = shown(detail["input"])
+    if kind == "reason":
+        return Mistake(loc, f"{found} found; {detail['ctx']['text']}")
+    if allowed:
+        return Mistake(loc, f"{found} found; {allowed} allowed")
+    return Mistake(loc, f"{found} found; {detail['msg']}")
+
+
+def _unknown_key(model: type[BaseModel], loc: Loc) -> str:
+    meant = _meant_key(model, loc)
+    if meant:
+        return f"unknown key; did you mean {meant}?"
+    return f"unknown key; allowed here: {', '.join(_known_keys(model, loc))}"
+
+
+def _known_keys(model: type[BaseModel], loc: Loc) -> list[str]:
+    return sorted(_model_at(model, loc[:-1]).model_fields)
+
+
+def _meant_key(model: type[BaseModel], loc: Loc) -> str | None:
+    close = difflib.get_close_matches(str(loc[-1]), _known_keys(model, loc), n=1)
+    return close[0] if close else None
+
+
+def describe(model: type[BaseModel], loc: Loc) -> str:
+    """What the schema says of the value at `loc`: the nearest field's description, or ""."""
+    names = [part for part in loc if isinstance(part, str)]
+    while names:
+        owner = _model_at(model, tuple(names[:-1]))
+        info = owner.model_fields.get(names[-1])
+        if info is not None:
+            return info.description or ""
+        names.pop()  # inside a mapping: its own field speaks for its keys
+    return "a mapping of keys and values"
+
+
+def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel]:
+    """The schema class in force at `loc`; the deepest one known when `loc` leads into data."""
+    current = model
+    for part in loc:
+        if not isinstance(part, str):
+            continue
+        info = current.model_fields.get(part)
+        inner = _inner_model(info.annotation) if info else None
+        if inner is None:
+            return current
+        current = inner
+    return current
+
+
+def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in typing.get_args(annotation):
+        inner = _inner_model(argument)
+        if inner is not None:
+            return inner
+    return None
+
+
+def without(data: Any, locs: Iterable[Loc]) -> Any:
+    """A copy of plain `data` in which the values at `locs` are left out (list places: None)."""
+    bad = set(locs)
+    return _pruned(data, (), bad)
+
+
+def _pruned(data: Any, loc: Loc, bad: set[Loc]) -> Any:
+    if isinstance(data, Mapping):
+        return {
+            key: _pruned(value, (*loc, str(key)), bad)
+            for key, value in data.items()
+            if (*loc, str(key)) not in bad
+        }
+    if isinstance(data, list):
+        return [
+            None if (*loc, index) in bad else _pruned(value, (*loc, index), bad)
+            for index, value in enumerate(data)
+        ]
+    return data
+
+
+def dotted(loc: Sequence[str | int]) -> str:
+    """`("workers", 0, "name")` -> `workers[0].name`."""
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def shown(value: Any) -> str:
+    """`value` as it is put into a message: short, on one line, and no Python type names."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "an empty list" if not value else "a list"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
+
+
+def shown_path(path: Path) -> str:
+    """`path` relative to the current folder when it is below it, as a person would type it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

@@ -1,0 +1,285 @@
+"""The owner's file: what a cluster is, and every mistake in its description at once.
+
+`load` is the way in. It opens no connection; all that it reads is the file itself, the names of
+the shipped stacks and whether the SSH files it names are there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+from pydantic_core import PydanticCustomError
+
+from inventory import document
+from inventory.document import Loc, Mistake, Record
+from inventory.values import (
+    AbsolutePath,
+    ControlFile,
+    ControlFolder,
+    FabricAddress,
+    HoldTag,
+    Interface,
+    Label,
+    ManagementAddress,
+    User,
+)
+from stacks import definition
+
+BOND_DEVICE = "bond0"
+# pyinfra takes these for groups of hosts.
+_RESERVED_NAMES = frozenset({"all", "head", "workers", "local"})
+
+
+class InventoryError(Exception):
+    """The owner's file cannot be used; `lines` holds one sentence for each mistake."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+class Ssh(Record):
+    """How the control machine logs in on every host that is not itself."""
+
+    user: User = Field(description="a Linux user name")
+    port: int = Field(default=22, ge=1, le=65535, description="a TCP port, 1 to 65535,")
+    key: ControlFile | None = Field(
+        default=None, description="the path of a private key on this machine"
+    )
+    config_file: ControlFile | None = Field(
+        default=None, description="the path of an ssh_config on this machine"
+    )
+
+
+class Node(Record):
+    """One host. `address` is for management, `fabric_address` is its end of the fast link."""
+
+    name: Label = Field(description="a host name of a-z, 0-9 and - (no dots)")
+    address: ManagementAddress = Field(
+        description="an IP address, a DNS or ssh_config name, or local"
+    )
+    fabric_address: FabricAddress = Field(description="an IPv4 address")
+    _rank: int = PrivateAttr(default=0)
+
+    @property
+    def rank(self) -> int:
+        """0 for the head, 1 for the first worker and so on; set by the cluster."""
+        return self._rank
+
+    @property
+    def is_local(self) -> bool:
+        """True when the control machine is this host."""
+        return self.address == "local"
+
+
+class Fabric(Record):
+    """The fast link between the hosts, as it is wanted (not as it is)."""
+
+    mode: Literal["bond", "dual-rail", "single"] = Field(
+        default="bond", description="bond, dual-rail or single"
+    )
+    interfaces: tuple[Interface, ...] = Field(
+        min_length=1,
+        max_length=8,
+        description="Linux interface names (at most 15 characters, no slash, no space)",
+    )
+    # 9216 is the largest frame ConnectX-7 offers; below 1280 IPv6 stops working.
+    mtu: int = Field(default=9000, ge=1280, le=9216, description="1280 to 9216 (bytes)")
+    prefix: int = Field(default=24, ge=8, le=30, description="a prefix length, 8 to 30,")
+    bond_mode: Literal[
+        "active-backup", "802.3ad", "balance-rr", "balance-xor", "balance-tlb", "balance-alb"
+    ] = Field(
+        default="active-backup",
+        description="active-backup, 802.3ad, balance-rr, balance-xor, balance-tlb or balance-alb",
+    )
+
+    @property
+    def device(self) -> str:
+        """The interface that carries the fabric address: the bond, or the first one named."""
+        return BOND_DEVICE if self.mode == "bond" else self.interfaces[0]
+
+
+class Policy(Record):
+    """What may be done to things that this tool does not know."""
+
+    foreign_containers: Literal["refuse", "stop"] = Field(
+        default="refuse", description="refuse or stop"
+    )
+
+
+class Tags(Record):
+    """Words this tool writes beside the owner's own lines."""
+
+    hold: HoldTag = Field(
+        default="SPARK-HELD", description="a word of A-Z, 0-9 and - (at most 32 characters)"
+    )
+
+
+class Cluster(Record):
+    """Two to eight hosts that serve one model together."""
+
+    name: Label = Field(default="sparks", description="a name of a-z, 0-9 and -")
+    ssh: Ssh = Field(description="a mapping with user (and port, key, config_file)")
+    head: Node = Field(description="a mapping with name, address and fabric_address")
+    workers: tuple[Node, ...] = Field(
+        min_length=1, max_length=7, description="a list of 1 to 7 hosts in rank order"
+    )
+    fabric: Fabric = Field(description="a mapping with interfaces (and mode, mtu, prefix)")
+    stack: str = Field(description="the name of a stack in files/stacks")
+    rollback_stack: str | None = Field(
+        default=None, description="the name of a stack in files/stacks"
+    )
+    model_dir: AbsolutePath = Field(
+        description="an absolute path on the hosts (letters, digits, . _ @ % + = - only)"
+    )
+    lock_dir: ControlFolder | None = Field(
+        default=None, description="the path of a folder on this machine"
+    )
+    policy: Policy = Field(default=Policy(), description="a mapping with foreign_containers")
+    tags: Tags = Field(default=Tags(), description="a mapping with hold")
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All hosts in rank order."""
+        return [self.head, *self.workers]
+
+    @property
+    def fabric_network(self) -> ipaddress.IPv4Network:
+        """The subnet that all fabric addresses are in."""
+        return ipaddress.IPv4Network(
+            f"{self.head.fabric_address}/{self.fabric.prefix}", strict=False
+        )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for rank, node in enumerate(self.nodes):
+            node._rank = rank
+        found = list(cross_mistakes(self.model_dump(mode="json")))
+        if found:
+            text = "; ".join(f"{document.dotted(each.loc)}: {each.text}" for each in found)
+            raise PydanticCustomError("cross", "{text}", {"text": text})
+        return self
+
+
+def load(path: Path, overrides: Mapping[str, str] | None = None) -> Cluster:
+    """The cluster that `path` describes; `overrides` maps dotted keys to YAML scalars.
+
+    Raises InventoryError with one line for each mistake of the whole file.
+    """
+    read = document.read(path)
+    if read.broken:
+        raise InventoryError([read.broken])
+    for key, text in (overrides or {}).items():
+        read.override(key, text)
+    mistakes = [*read.mistakes, *document.check(Cluster, read.data)]
+    # Comparisons between values go on with whatever is right by itself.
+    sound = document.without(read.data, [mistake.loc for mistake in mistakes])
+    mistakes += cross_mistakes(sound) if isinstance(sound, dict) else []
+    if mistakes:
+        raise InventoryError(read.sentences(mistakes))
+    return Cluster.model_validate(read.data)
+
+
+def cross_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
+    """What is wrong between values of plain `data`; values that are absent are passed over."""
+    nodes = list(_nodes(data))
+    fabric = _mapping(data.get("fabric"))
+    yield from _names(nodes)
+    for key in ("name", "address", "fabric_address"):
+        yield from _repeated([((*loc, key), node.get(key)) for loc, node in nodes])
+    yield from _subnet(nodes, fabric.get("prefix", 24))
+    yield from _interfaces(fabric)
+    yield from _stacks(data)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _nodes(data: Mapping[str, Any]) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
+    yield ("head",), _mapping(data.get("head"))
+    workers = data.get("workers")
+    for index, worker in enumerate(workers if isinstance(workers, list | tuple) else []):
+        yield ("workers", index), _mapping(worker)
+
+
+def _names(nodes: list[tuple[Loc, Mapping[str, Any]]]) -> Iterator[Mistake]:
+    for loc, node in nodes:
+        if node.get("name") in _RESERVED_NAMES:
+            text = f"{node['name']!r} found; {', '.join(sorted(_RESERVED_NAMES))} are names that "
+            yield Mistake((*loc, "name"), text + "pyinfra uses itself, another one expected")
+
+
+def _repeated(places: list[tuple[Loc, Any]]) -> Iterator[Mistake]:
+    first: dict[Any, Loc] = {}
+    for loc, value in places:
+        if not isinstance(value, str):
+            continue
+        if value in first:
+            text = f"{value!r} found; {document.dotted(first[value])} has it too, "
+            yield Mistake(loc, text + "a different one expected")
+        first.setdefault(value, loc)
+
+
+def _subnet(nodes: list[tuple[Loc, Mapping[str, Any]]], prefix: Any) -> Iterator[Mistake]:
+    """All fabric addresses are hosts of one subnet, and no management address is in it."""
+    placed = [(loc, node["fabric_address"]) for loc, node in nodes if node.get("fabric_address")]
+    if not placed or not isinstance(prefix, int):
+        return
+    network = ipaddress.IPv4Network(f"{placed[0][1]}/{prefix}", strict=False)
+    for loc, text in placed:
+        address = ipaddress.IPv4Address(text)
+        here = (*loc, "fabric_address")
+        if address not in network:
+            told = f"{text!r} found; an address in {network}, the subnet of "
+            yield Mistake(here, told + f"{document.dotted(placed[0][0])}, expected")
+        elif address in {network.network_address, network.broadcast_address}:
+            yield Mistake(here, f"{text!r} found; a host address of {network} expected")
+    for loc, node in nodes:
+        if _inside(node.get("address"), network):
+            told = f"{node['address']!r} found; it is inside the fabric {network}, and the control "
+            yield Mistake(
+                (*loc, "address"),
+                told + "connection must not ride on the fabric that this tool changes; "
+                "give the management address",
+            )
+
+
+def _inside(address: Any, network: ipaddress.IPv4Network) -> bool:
+    try:
+        return ipaddress.ip_address(address) in network
+    except ValueError:
+        return False
+
+
+def _interfaces(fabric: Mapping[str, Any]) -> Iterator[Mistake]:
+    names = fabric.get("interfaces")
+    if not isinstance(names, list | tuple):
+        return
+    yield from _repeated([(("fabric", "interfaces", i), name) for i, name in enumerate(names)])
+    for index, name in enumerate(names):
+        if name in {"lo", BOND_DEVICE}:
+            text = f"{name!r} found; the physical interfaces of the fabric expected"
+            yield Mistake(("fabric", "interfaces", index), text)
+    mode = fabric.get("mode", "bond")
+    here = ("fabric", "interfaces")
+    if mode in {"bond", "dual-rail"} and len(names) < 2:
+        yield Mistake(here, f"{len(names)} found; mode {mode} needs 2 or more (or mode: single)")
+    if mode == "single" and len(names) != 1:
+        yield Mistake(here, f"{len(names)} found; mode single needs exactly 1")
+
+
+def _stacks(data: Mapping[str, Any]) -> Iterator[Mistake]:
+    known = definition.names()
+    for key in ("stack", "rollback_stack"):
+        name = data.get(key)
+        if isinstance(name, str) and name not in known:
+            yield Mistake((key,), f"{name!r} found; {', '.join(known)} allowed")
+    stack = data.get("stack")
+    if isinstance(stack, str) and stack == data.get("rollback_stack"):
+        text = f"{stack!r} found; stack has it too, a different one expected"
+        yield Mistake(("rollback_stack",), text)

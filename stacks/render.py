@@ -1,0 +1,231 @@
+"""From a stack, a cluster and the fabric found on a host to what one rank runs. Pure; no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inventory.schema import Cluster
+from stacks import template
+from stacks.definition import Container, Stack, StackError
+
+LABEL_PREFIX = "io.spark-converge."
+
+
+@dataclass(frozen=True)
+class FabricFacts:
+    """What the fabric of one host is, as found there.
+
+    `interface` carries `address` (IPv4), which lies in `cidr`; `hcas` are its RDMA devices
+    (`rocep1s0f0`), sorted; `gid_indexes` gives for each of them the index of the RoCE v2 GID that
+    holds `address`.
+    """
+
+    interface: str
+    address: str
+    cidr: str
+    hcas: tuple[str, ...]
+    gid_indexes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ComposeSpec:
+    """A compose project on the host: `docker compose -p project -f directory/file`."""
+
+    project: str
+    directory: str
+    file: str
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """All that one rank runs. `spec` is the SHA-256 of everything in it that matters.
+
+    `create_argv` is a complete `docker create ...` (empty for a compose stack); a further
+    `--label` may be put in after its second word.
+    """
+
+    host: str
+    rank: int
+    world: int
+    stack: str
+    container_name: str
+    image: str
+    revision: str | None
+    rendezvous: str
+    model_name: str
+    create_argv: tuple[str, ...]
+    compose: ComposeSpec | None
+    env: Mapping[str, str]
+    command: tuple[str, ...]
+    labels: Mapping[str, str]
+    spec: str
+
+
+def rank_spec(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) -> RankSpec:
+    """What rank `rank` of `cluster` runs of `stack`, on a host whose fabric is `fabric`.
+
+    Raises StackError for a placeholder that cannot be filled and for a fabric that the stack's
+    GID rule cannot use.
+    """
+    values = _values(stack, cluster, rank, fabric)
+    name = _fill(stack, stack.container.name, values) if stack.container else ""
+    env = _env(stack, cluster, rank, fabric, values)
+    command = tuple(_fill(stack, word, values) for word in stack.command)
+    compose = None
+    if stack.compose is not None:
+        name = stack.compose.container
+        compose = ComposeSpec(stack.compose.project, stack.compose.directory, stack.compose.file)
+    settings = _settings(stack.container, stack, values) if stack.container else ()
+    revision = stack.lock.model.revision if stack.lock else None
+    rendezvous = f"{cluster.head.fabric_address}:{stack.ports.rendezvous}"
+    matters = {
+        "stack": stack.name,
+        "rank": rank,
+        "world": len(cluster.nodes),
+        "image": stack.image_reference,
+        "revision": revision,
+        "files": _files_digest(stack),
+        "rendezvous": rendezvous,
+        "name": name,
+        "settings": settings,
+        "env": env,
+        "command": command,
+        "compose": vars(compose) if compose else None,
+    }
+    spec = hashlib.sha256(_canonical(matters)).hexdigest()
+    labels = {
+        f"{LABEL_PREFIX}stack": stack.name,
+        f"{LABEL_PREFIX}rank": str(rank),
+        f"{LABEL_PREFIX}world": str(len(cluster.nodes)),
+        f"{LABEL_PREFIX}spec": spec,
+    }
+    argv: tuple[str, ...] = ()
+    if stack.container is not None:
+        options = [("--name", name), *settings, *_pairs("--label", labels), *_pairs("--env", env)]
+        words = [word for option in options for word in option]
+        tail = _after_image(stack.container, command)
+        argv = ("docker", "create", *words, stack.image_reference, *tail)
+    return RankSpec(
+        host=cluster.nodes[rank].name,
+        rank=rank,
+        world=len(cluster.nodes),
+        stack=stack.name,
+        container_name=name,
+        image=stack.image_reference,
+        revision=revision,
+        rendezvous=rendezvous,
+        model_name=stack.serve.model_name,
+        create_argv=argv,
+        compose=compose,
+        env=env,
+        command=command,
+        labels=labels,
+        spec=spec,
+    )
+
+
+def _values(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) -> dict[str, Any]:
+    """The names that placeholders in a definition may use."""
+    return {
+        "stack": stack.name,
+        "rank": rank,
+        "world": len(cluster.nodes),
+        "head_fabric_address": cluster.head.fabric_address,
+        "fabric": {
+            "interface": fabric.interface,
+            "address": fabric.address,
+            "cidr": fabric.cidr,
+            "hcas": list(fabric.hcas),
+        },
+        "model_dir": cluster.model_dir,
+        "model": {"directory": stack.model.directory},
+        "ports": {"api": stack.ports.api, "rendezvous": stack.ports.rendezvous},
+        "serve": {"model_name": stack.serve.model_name},
+    }
+
+
+def _fill(stack: Stack, text: str, values: Mapping[str, Any]) -> str:
+    try:
+        return template.fill(text, values)
+    except ValueError as error:
+        raise StackError([f"files/stacks/{stack.name}.yaml: {error}"]) from None
+
+
+def _env(
+    stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts, values: Mapping[str, Any]
+) -> dict[str, str]:
+    env = dict(stack.env)
+    if stack.env_fabric is None:
+        return env
+    for name, text in stack.env_fabric.values.items():
+        value = _fill(stack, text, values)
+        # NCCL takes an empty variable for a setting, so "not set" must really be absent.
+        if value or name not in stack.env_fabric.absent_when_empty:
+            env[name] = value
+    if stack.env_fabric.gid == "index-by-address":
+        indexes = {fabric.gid_indexes[hca] for hca in fabric.hcas if hca in fabric.gid_indexes}
+        if len(indexes) > 1:
+            told = ", ".join(f"{hca} {index}" for hca, index in sorted(fabric.gid_indexes.items()))
+            raise StackError(
+                [
+                    f"{cluster.nodes[rank].name}: GID indexes of {fabric.address} differ ({told}); "
+                    f"stack {stack.name} can name only one index for all devices"
+                ]
+            )
+        if indexes:
+            env["NCCL_IB_GID_INDEX"] = str(indexes.pop())
+    return env
+
+
+def _settings(
+    container: Container, stack: Stack, values: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    """Options of `docker create` for the container, as (option, value)."""
+    options = [
+        ("--network", container.network),
+        ("--ipc", container.ipc),
+        ("--shm-size", container.shm_size),
+    ]
+    if container.memory:
+        # The same figure twice: no swap for the rank, which would hide that memory ran out.
+        options += [("--memory", container.memory), ("--memory-swap", container.memory)]
+    options += [
+        ("--restart", container.restart),
+        ("--stop-timeout", str(container.stop_grace_s)),
+    ]
+    options += [("--ulimit", f"{name}={value}") for name, value in container.ulimits.items()]
+    options += [("--cap-add", capability) for capability in container.cap_add]
+    options += [("--device", device) for device in container.devices]
+    if container.gpus:
+        options.append(("--gpus", container.gpus))
+    options += [("--volume", _fill(stack, volume, values)) for volume in container.volumes]
+    if container.entrypoint:
+        options.append(("--entrypoint", container.entrypoint[0]))
+    return tuple(options)
+
+
+def _pairs(option: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(option, f"{key}={value}") for key, value in values.items()]
+
+
+def _after_image(container: Container, command: tuple[str, ...]) -> tuple[str, ...]:
+    """The words behind the image: docker's --entrypoint takes only the first of its words."""
+    if container.shell_command:
+        command = (f"exec {shlex.join(command)}",)
+    return (*container.entrypoint[1:], *command)
+
+
+def _files_digest(stack: Stack) -> str | None:
+    if stack.lock is None:
+        return None
+    files = [[file.name, file.size, file.sha256] for file in stack.lock.model.files]
+    return hashlib.sha256(_canonical(sorted(files))).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
