@@ -8,33 +8,19 @@ same line style::
 
 from __future__ import annotations
 
-import difflib
 import os
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
 
 # libyaml parses a lock file of 120 shards some ten times faster; both loaders carry line marks.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SHOWN_CHARS = 60
 
 Loc = tuple[str | int, ...]
-
-
-class Record(BaseModel):
-    """Base of every schema class here: unknown keys are mistakes, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data of this record; pyinfra's `debug-inventory --json` looks for this name."""
-        return self.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
@@ -152,99 +138,6 @@ def _note_lines(document: Document, node: yaml.Node, loc: Loc, seen: set[int]) -
         for index, value in enumerate(node.value):
             document.lines[(*loc, index)] = value.start_mark.line + 1
             _note_lines(document, value, (*loc, index), seen)
-
-
-def reason(text: str) -> PydanticCustomError:
-    """An error for validators: `text` follows "... found; " in the printed line."""
-    return PydanticCustomError("reason", "{text}", {"text": text})
-
-
-def check(model: type[BaseModel], data: Any) -> list[Mistake]:
-    """Everything pydantic has against `data` as a `model`, each as one mistake."""
-    try:
-        model.model_validate(data)
-    except ValidationError as error:
-        details = [detail for detail in error.errors() if detail["type"] != "cross"]
-        return [_mistake(model, detail) for detail in _without_echoes(model, details)]
-    return []
-
-
-def _without_echoes(model: type[BaseModel], details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """A misspelt key is one mistake, not a second one for the key that it should have been."""
-    meant = {
-        (*detail["loc"][:-1], _meant_key(model, detail["loc"]))
-        for detail in details
-        if detail["type"] == "extra_forbidden"
-    }
-    return [each for each in details if each["type"] != "missing" or each["loc"] not in meant]
-
-
-def _mistake(model: type[BaseModel], detail: ErrorDetails) -> Mistake:
-    loc: Loc = tuple(detail["loc"])
-    kind = detail["type"]
-    if kind == "extra_forbidden":
-        return Mistake(loc, _unknown_key(model, loc))
-    allowed = describe(model, loc)
-    if kind == "missing":
-        return Mistake(loc, f"missing; {allowed or 'a value'} expected")
-    found = shown(detail["input"])
-    if kind == "reason":
-        return Mistake(loc, f"{found} found; {detail['ctx']['text']}")
-    if allowed:
-        return Mistake(loc, f"{found} found; {allowed} allowed")
-    return Mistake(loc, f"{found} found; {detail['msg']}")
-
-
-def _unknown_key(model: type[BaseModel], loc: Loc) -> str:
-    meant = _meant_key(model, loc)
-    if meant:
-        return f"unknown key; did you mean {meant}?"
-    return f"unknown key; allowed here: {', '.join(_known_keys(model, loc))}"
-
-
-def _known_keys(model: type[BaseModel], loc: Loc) -> list[str]:
-    return sorted(_model_at(model, loc[:-1]).model_fields)
-
-
-def _meant_key(model: type[BaseModel], loc: Loc) -> str | None:
-    close = difflib.get_close_matches(str(loc[-1]), _known_keys(model, loc), n=1)
-    return close[0] if close else None
-
-
-def describe(model: type[BaseModel], loc: Loc) -> str:
-    """What the schema says of the value at `loc`: the nearest field's description, or ""."""
-    names = [part for part in loc if isinstance(part, str)]
-    while names:
-        owner = _model_at(model, tuple(names[:-1]))
-        info = owner.model_fields.get(names[-1])
-        if info is not None:
-            return info.description or ""
-        names.pop()  # inside a mapping: its own field speaks for its keys
-    return "a mapping of keys and values"
-
-
-def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel]:
-    """The schema class in force at `loc`; the deepest one known when `loc` leads into data."""
-    current = model
-    for part in loc:
-        if not isinstance(part, str):
-            continue
-        info = current.model_fields.get(part)
-        inner = _inner_model(info.annotation) if info else None
-        if inner is None:
-            return current
-        current = inner
-    return current
-
-
-def _inner_model(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in typing.get_args(annotation):
-        inner = _inner_model(argument)
-        if inner is not None:
-            return inner
-    return None
 
 
 def without(data: Any, locs: Iterable[Loc]) -> Any:

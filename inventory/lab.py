@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from pyinfra import config
+from pyinfra.context import config
 
 from inventory.hosts import fail_percent, groups, load_or_exit
 

@@ -14,8 +14,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
-from inventory import document
-from inventory.document import Loc, Mistake, Record
+from inventory import document, mistakes
+from inventory.document import Loc, Mistake
+from inventory.mistakes import Record
 from inventory.values import (
     AbsolutePath,
     ControlFile,
@@ -175,12 +176,12 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Cluster:
         raise InventoryError([read.broken])
     for key, text in (overrides or {}).items():
         read.override(key, text)
-    mistakes = [*read.mistakes, *document.check(Cluster, read.data)]
+    found = [*read.mistakes, *mistakes.check(Cluster, read.data)]
     # Comparisons between values go on with whatever is right by itself.
-    sound = document.without(read.data, [mistake.loc for mistake in mistakes])
-    mistakes += cross_mistakes(sound) if isinstance(sound, dict) else []
-    if mistakes:
-        raise InventoryError(read.sentences(mistakes))
+    sound = document.without(read.data, [mistake.loc for mistake in found])
+    found += cross_mistakes(sound) if isinstance(sound, dict) else []
+    if found:
+        raise InventoryError(read.sentences(found))
     return Cluster.model_validate(read.data)
 
 

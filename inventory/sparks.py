@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from pyinfra import config
+from pyinfra.context import config
 
 from inventory.hosts import fail_percent, groups, load_or_exit
 

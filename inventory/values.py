@@ -13,10 +13,19 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
-from inventory.document import reason
+from inventory.mistakes import reason
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _PATH_PART = r"[A-Za-z0-9._@%+=-]+"
+
+
+def _compiles(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise reason(f"is no regular expression ({error})") from None
+    return text
+
 
 # Linux: at most 15 bytes (IFNAMSIZ 16 with the zero byte), no slash, no white space.
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")]
@@ -29,6 +38,7 @@ HoldTag = Annotated[str, StringConstraints(pattern=r"^[A-Z0-9][A-Z0-9-]{0,31}$")
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+Pattern = Annotated[str, AfterValidator(_compiles)]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 # 64m, 112g: docker's byte sizes.
 DockerSize = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[kmg]b?$")]

@@ -1,0 +1,245 @@
+"""The classes of a stack definition and its lock; read from files by `stacks.definition`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from inventory.mistakes import Record
+from inventory.values import (
+    AbsolutePath,
+    Digest,
+    DockerName,
+    DockerSize,
+    EnvName,
+    Pattern,
+    RelativePath,
+    Repository,
+    Revision,
+    Sha256,
+)
+
+LOCK_SUFFIX = ".lock.yaml"
+
+_Port = Annotated[int, Field(ge=1, le=65535)]
+_Seconds = Annotated[int, Field(ge=1, le=86400)]
+
+
+class ModelFile(Record):
+    """One file of the model. `size` in bytes; null where no source publishes the figure."""
+
+    name: RelativePath = Field(description="a file name below the model directory")
+    size: int | None = Field(default=None, ge=0, description="a size in bytes, or null")
+    sha256: Sha256 | None = Field(default=None, description="64 hexadecimal digits, or null")
+
+
+class LockedImage(Record):
+    """Digests of the image: of its index (or single manifest) and of each platform's manifest."""
+
+    index: Digest | None = Field(default=None, description="sha256:<64 hex digits>, or null")
+    platforms: dict[str, Digest] = Field(
+        default_factory=dict, description="a mapping of platform (linux/arm64) to digest"
+    )
+
+
+class LockedModel(Record):
+    """One revision of a model, file by file."""
+
+    repository: str = Field(min_length=1, description="a repository name")
+    revision: Revision = Field(description="40 hexadecimal digits")
+    files: tuple[ModelFile, ...] = Field(min_length=1, description="a list of name, size, sha256")
+
+
+class Lock(Record):
+    """What exactly a stack runs."""
+
+    stack: DockerName = Field(description="the stack's name")
+    image: LockedImage = Field(description="a mapping with index and platforms")
+    model: LockedModel = Field(description="a mapping with repository, revision and files")
+
+
+class Image(Record):
+    """Where the image comes from; its digest is in the lock."""
+
+    repository: Repository = Field(description="an image repository without tag or digest")
+
+
+class Compose(Record):
+    """A compose project that already lies on each host (launcher: compose)."""
+
+    project: DockerName = Field(description="a compose project name")
+    directory: AbsolutePath = Field(description="an absolute path on the hosts")
+    file: RelativePath = Field(description="a file name in that directory")
+    container: DockerName = Field(description="the name of the container that compose makes")
+
+
+class Container(Record):
+    """Settings of the container of one rank, as docker takes them."""
+
+    name: str = Field(min_length=1, description="a container name; {{ rank }} may stand in it")
+    network: Literal["host"] = Field(description="host")
+    ipc: Literal["host", "private"] = Field(description="host or private")
+    shm_size: DockerSize = Field(description="a size such as 64g")
+    memory: DockerSize | None = Field(default=None, description="a size such as 112g, or null")
+    restart: Literal["no"] = Field(
+        description="no (a rank that comes back by itself meets a dying one)"
+    )
+    stop_grace_s: int = Field(ge=1, le=600, description="1 to 600 seconds")
+    ulimits: dict[str, str] = Field(
+        default_factory=dict, description='a mapping of limit to text, as in memlock: "-1"'
+    )
+    cap_add: tuple[Annotated[str, Field(pattern=r"^[A-Z_]+$")], ...] = Field(
+        default=(), description="a list of Linux capabilities such as IPC_LOCK"
+    )
+    devices: tuple[AbsolutePath, ...] = Field(
+        default=(), description="a list of device paths on the hosts"
+    )
+    gpus: Literal["all"] | None = Field(default=None, description="all, or null")
+    volumes: tuple[str, ...] = Field(
+        default=(), description="a list of host:container[:ro], with placeholders"
+    )
+    entrypoint: tuple[str, ...] = Field(
+        default=(), description="a list of words; empty for the image's own"
+    )
+    shell_command: bool = Field(
+        default=False, description="true (the entrypoint takes one word of shell) or false"
+    )
+
+
+class Ports(Record):
+    """TCP ports of the head."""
+
+    api: _Port = Field(description="a TCP port, 1 to 65535,")
+    rendezvous: _Port = Field(description="a TCP port, 1 to 65535,")
+
+
+class Start(Record):
+    """Order is fixed: workers, then after the delay the head."""
+
+    head_delay_s: int = Field(ge=0, le=600, description="0 to 600 seconds")
+
+
+class Deadlines(Record):
+    """How long a bind may take."""
+
+    stall_s: _Seconds = Field(description="seconds without a new line of progress")
+    bind_s: _Seconds = Field(description="seconds from start to answer")
+    canary_s: _Seconds = Field(description="seconds for one real completion")
+    quiet_s: _Seconds = Field(description="seconds to watch that nothing comes back")
+
+
+class Log(Record):
+    """What the engine's log says.
+
+    `progress`: regular expressions whose first group is a number that grows; a line that differs
+    from an earlier one only in other numbers is not progress. `ready`: the line after which a
+    completion is worth asking for.
+    """
+
+    progress: tuple[Pattern, ...] = Field(description="a list of regular expressions, one group")
+    ready: Pattern = Field(description="a regular expression")
+
+
+class Memory(Record):
+    """What must be free before a rank is started."""
+
+    floor_mib: int = Field(ge=1, description="MemAvailable in MiB, 1 or more,")
+
+
+class Serve(Record):
+    """What the API answers to."""
+
+    model_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] = Field(
+        description="a model name of letters, digits and . _ / -"
+    )
+
+
+class Recognise(Record):
+    """How containers of this stack are known on a host, whoever started them."""
+
+    compose_projects: tuple[DockerName, ...] = Field(
+        default=(), description="a list of compose project names"
+    )
+    image_repositories: tuple[Repository, ...] = Field(
+        default=(), description="a list of image repositories"
+    )
+    name_patterns: tuple[Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.*?-]+$")], ...] = Field(
+        default=(), description="a list of shell patterns for container names"
+    )
+
+
+class Model(Record):
+    """Where the model lies on the hosts, below the owner's model_dir."""
+
+    directory: RelativePath = Field(description="a path below model_dir")
+
+
+class EnvFabric(Record):
+    """Environment that depends on the fabric of the host the rank runs on."""
+
+    values: dict[EnvName, str] = Field(
+        default_factory=dict, description="texts with placeholders (numbers in quotes)"
+    )
+    absent_when_empty: tuple[EnvName, ...] = Field(
+        default=(), description="a list of the variables that are left out when empty"
+    )
+    gid: Literal["absent", "index-by-address"] = Field(
+        description="absent (NCCL picks by address range) or index-by-address"
+    )
+
+
+class Stack(Record):
+    """One engine with one model. `lock` is None when there is no lock file."""
+
+    name: DockerName = Field(description="the stack's name, as in its file name")
+    description: str = Field(min_length=1, description="a line of text")
+    image: Image = Field(description="a mapping with repository")
+    launcher: Literal["run", "compose"] = Field(description="run or compose")
+    compose: Compose | None = Field(
+        default=None, description="a mapping with project, directory and file"
+    )
+    container: Container | None = Field(default=None, description="a mapping (launcher: run)")
+    command: tuple[str, ...] = Field(default=(), description="a list of words with placeholders")
+    env: dict[EnvName, str] = Field(default_factory=dict, description="texts (numbers in quotes)")
+    env_fabric: EnvFabric | None = Field(default=None, description="a mapping (launcher: run)")
+    ports: Ports = Field(description="a mapping with api and rendezvous")
+    start: Start = Field(description="a mapping with head_delay_s")
+    deadlines: Deadlines = Field(description="a mapping with stall_s, bind_s, canary_s and quiet_s")
+    log: Log = Field(description="a mapping with progress and ready")
+    memory: Memory = Field(description="a mapping with floor_mib")
+    serve: Serve = Field(description="a mapping with model_name")
+    recognise: Recognise = Field(description="a mapping")
+    model: Model = Field(description="a mapping with directory")
+    lock: Lock | None = Field(default=None, exclude=True, description="not written by hand")
+
+    @property
+    def image_reference(self) -> str:
+        """`repository@sha256:...`, or the bare repository while the stack has no digest."""
+        index = self.lock.image.index if self.lock else None
+        return f"{self.image.repository}@{index}" if index else self.image.repository
+
+    @property
+    def unlocked(self) -> list[str]:
+        """What has no digest or hash, in sentences; empty when the stack is locked."""
+        return list(_gaps(self))
+
+
+def _gaps(stack: Stack) -> Iterator[str]:
+    if stack.lock is None:
+        yield (
+            f"stack {stack.name} has no lock file ({stack.name}{LOCK_SUFFIX}): "
+            "the image digest and the hashes of the model files are unknown"
+        )
+        return
+    if stack.lock.image.index is None:
+        yield f"image {stack.image.repository} has no digest"
+    files = stack.lock.model.files
+    bare = [file.name for file in files if file.sha256 is None]
+    if bare:
+        more = f" and {len(bare) - 1} more" if len(bare) > 1 else ""
+        yield (
+            f"model {stack.lock.model.repository}: {len(bare)} of {len(files)} files "
+            f"have no SHA-256 ({bare[0]}{more})"
+        )

@@ -1,0 +1,58 @@
+"""What one rank runs, as plain immutable data; made by `stacks.render`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LABEL_PREFIX = "io.spark-converge."
+
+
+@dataclass(frozen=True)
+class FabricFacts:
+    """What the fabric of one host is, as found there.
+
+    `interface` carries `address` (IPv4), which lies in `cidr`; `hcas` are its RDMA devices
+    (`rocep1s0f0`), sorted; `gid_indexes` gives for each of them the index of the RoCE v2 GID that
+    holds `address`.
+    """
+
+    interface: str
+    address: str
+    cidr: str
+    hcas: tuple[str, ...]
+    gid_indexes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ComposeSpec:
+    """A compose project on the host: `docker compose -p project -f directory/file`."""
+
+    project: str
+    directory: str
+    file: str
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """All that one rank runs. `spec` is the SHA-256 of everything in it that matters.
+
+    `create_argv` is a complete `docker create ...` (empty for a compose stack); a further
+    `--label` may be put in after its second word.
+    """
+
+    host: str
+    rank: int
+    world: int
+    stack: str
+    container_name: str
+    image: str
+    revision: str | None
+    rendezvous: str
+    model_name: str
+    create_argv: tuple[str, ...]
+    compose: ComposeSpec | None
+    env: Mapping[str, str]
+    command: tuple[str, ...]
+    labels: Mapping[str, str]
+    spec: str
