@@ -42,8 +42,9 @@ _ENVIRONMENT = {
 _USERS = "root:x:0:0:root:/root:/bin/sh\n"
 _GROUPS = "root:x:0:\n"
 
-# Imported late by the interpreter itself, so a look at sys.modules after the start misses them.
-_LATE_MODULES = ("encodings.idna", "encodings.ascii", "encodings.latin_1", "traceback")
+# Imported by the interpreter itself, before the engine (-m) or late; the look at sys.modules that
+# finds the rest would miss them.
+_LATE_MODULES = ("runpy", "pkgutil", "encodings.idna", "encodings.ascii", "encodings.latin_1")
 # Optional parts of the standard library that draw in OpenSSL and compressors (7 MB); every
 # module that wants one of them does without it.
 _LEFT_OUT = ("_ssl", "_hashlib", "_bz2", "_lzma")
@@ -311,7 +312,11 @@ def _compile(root: Path, python: Path, stage: Path) -> None:
 
 
 def _modules(root: Path, python: Path) -> list[Path]:
-    """Files of the standard library that the engine has loaded once it runs."""
+    """Files of the standard library that the engine can need.
+
+    Packages and extension modules as found loaded once the engine is imported; every module of
+    a single file on top (1 MB packed), so that an import inside a function never fails.
+    """
     script = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({_LEFT_OUT!r}))\n"
@@ -324,8 +329,9 @@ def _modules(root: Path, python: Path) -> list[Path]:
     library = root / "usr/lib" / python.name
     found = [Path(line) for line in _run(root, python, "-S", "-c", script).splitlines()]
     modules = [path for path in found if path.is_relative_to(library)]
-    # The interpreter knows its home by os.py and by this folder, used or not.
-    return sorted({*modules, library / "os.py", *(library / "lib-dynload").glob("mmap.*.so")})
+    # Links lead out of the library: sitecustomize.py into /etc, settings of the distribution.
+    single = [path for path in library.glob("*.py") if not path.is_symlink()]
+    return sorted({*modules, *single})
 
 
 def _libraries(root: Path, programs: Iterable[Path]) -> list[Path]:
