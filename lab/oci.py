@@ -321,7 +321,7 @@ def _modules(root: Path, python: Path) -> list[Path]:
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({_LEFT_OUT!r}))\n"
         f"sys.path.append({str(Path(__file__).parent)!r})\n"
-        "import engine.__main__\n"
+        "import engine.__main__, engine.rank\n"
         f"import {', '.join(_LATE_MODULES)}\n"
         "files = {getattr(module, '__file__', None) for module in sys.modules.values()}\n"
         "print(*sorted(filter(None, files)), sep='\\n')\n"

@@ -5,80 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from pathlib import Path
-from types import FrameType
-
-from . import api, loader, log, options, release, rendezvous, shm, tensors
-
-_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_HEAD_STOP_S = 1.0  # a real head takes its time to leave, long enough to be met by a fresh rank
-_SHM_DIR = Path(os.environ.get("LAB_ENGINE_SHM_DIR", "/dev/shm"))  # noqa: S108 - tests use another
 
 
-def main(argv: list[str]) -> int:
-    """Run one rank until it is told to stop; exit status 1 when it cannot go on."""
-    settings = options.parse(argv)
-    log.set_rank(settings.rank)
-    segments = shm.Segments(_SHM_DIR)
+def run(argv: list[str]) -> int:
+    """Run the rank in this process; its exit status."""
+    # Late: the parent in a container must be ready for a signal before these imports are done.
+    from .rank import main  # noqa: PLC0415
 
-    def leave(signum: int, _frame: FrameType | None) -> None:
-        log.line(f"received {signal.Signals(signum).name}, shutting down")
-        segments.remove()
-        time.sleep(_HEAD_STOP_S if settings.is_head else 0)
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, leave)
-    try:
-        if settings.is_head:
-            _run_head(settings, segments)
-        else:
-            _run_worker(settings, segments)
-    except (tensors.ModelError, loader.LoadError, rendezvous.RefusedError, OSError) as error:
-        log.line(f"ERROR: {error}")
-    segments.remove()
-    return 1
+    return main(argv)
 
 
-def _run_head(settings: options.Options, segments: shm.Segments) -> None:
-    _introduce(settings)
-    front = api.Api(settings, tensors.max_model_len(settings.model_path))
-    api.start(front)
-    head = rendezvous.Head(settings, tensors.revision(settings.model_path))
-    head.listen()
-    head.join()
-    segments.create()
-    held = loader.load(settings)
-    log.line("waiting for the other ranks")
-    head.barrier()
-    front.total = lambda prompt: held.partial(prompt) + sum(head.partials(prompt))
-    front.ready.set()
-    log.line("The server is fired up and ready to roll!")
-    rendezvous.hang()
-
-
-def _run_worker(settings: options.Options, segments: shm.Segments) -> None:
-    _introduce(settings)
-    worker = rendezvous.Worker(settings, tensors.revision(settings.model_path))
-    worker.join()
-    segments.create()
-    held = loader.load(settings)
-    log.line("waiting for the other ranks")
-    worker.barrier()
-    log.line("ready")
-    while True:
-        worker.answer(held.partial(worker.next_prompt()))
-
-
-def _introduce(settings: options.Options) -> None:
-    log.line(
-        f"lab-engine {release.VERSION}, rank {settings.rank} of {settings.nnodes}, "
-        f"model {settings.model_path}, served as {settings.served_model_name}"
-    )
-
-
-def _as_init(argv: list[str]) -> int:
+def run_as_init(argv: list[str]) -> int:
     """Run the rank as a child and pass its end on, 128 + signal for a killed one.
 
     The kernel lets no signal from inside kill process 1 of a container, so the fault
@@ -86,8 +23,8 @@ def _as_init(argv: list[str]) -> int:
     """
     child = os.fork()
     if child == 0:
-        return main(argv)
-    for signum in _FORWARDED:
+        return run(argv)
+    for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda number, _frame: os.kill(child, number))
     while True:
         pid, status = os.wait()
@@ -97,5 +34,4 @@ def _as_init(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run = _as_init if os.getpid() == 1 else main
-    sys.exit(run(sys.argv[1:]))
+    sys.exit((run_as_init if os.getpid() == 1 else run)(sys.argv[1:]))
