@@ -178,7 +178,7 @@ def shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
-        return "an empty list" if not value else "a list"
+        return f"a list of {len(value)}"
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 

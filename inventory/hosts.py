@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def _host(cluster: Cluster, node: Node, connector: str) -> Host:
     if connector:
         return f"{connector}{node.name}", data
     if node.is_local:
-        return "@local", data | {"_sudo": True}
+        return "@local", data | {"_sudo": os.geteuid() != 0}
     ssh = cluster.ssh
     data |= {"ssh_hostname": node.address, "ssh_user": ssh.user}
     if ssh.user != "root":

@@ -38,13 +38,23 @@ def check(model: type[BaseModel], data: Any) -> list[Mistake]:
 
 
 def _without_echoes(model: type[BaseModel], details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """A misspelt key is one mistake, not a second one for the key that it should have been."""
+    """One line for each mistake.
+
+    No second one for the key that a misspelt key should have been, nor for a list that pydantic
+    finds too short because one of its items is wrong.
+    """
     meant = {
         (*detail["loc"][:-1], _meant_key(model, detail["loc"]))
         for detail in details
         if detail["type"] == "extra_forbidden"
     }
-    return [each for each in details if each["type"] != "missing" or each["loc"] not in meant]
+    inside = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
+    return [
+        detail
+        for detail in details
+        if not (detail["type"] == "missing" and detail["loc"] in meant)
+        and not (detail["type"] == "too_short" and detail["loc"] in inside)
+    ]
 
 
 def _mistake(model: type[BaseModel], detail: ErrorDetails) -> Mistake:

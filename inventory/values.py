@@ -16,7 +16,8 @@ from pydantic import AfterValidator, BeforeValidator, StringConstraints
 from inventory.mistakes import reason
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_PATH_PART = r"[A-Za-z0-9._@%+=-]+"
+# No part begins with a hyphen: a relative path must never be read as an option.
+_PATH_PART = r"[A-Za-z0-9._@%+=][A-Za-z0-9._@%+=-]*"
 
 
 def _compiles(text: str) -> str:

@@ -19,8 +19,8 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
     """`text` with its placeholders replaced; raises ValueError that quotes the text."""
     try:
         return _ENVIRONMENT.from_string(text).render(values)
-    except TemplateError as error:
-        raise ValueError(f"{text!r}: {error.message}") from None
+    except Exception as error:  # an expression can fail in as many ways as Python itself
+        raise ValueError(f"{text!r}: {error}") from None
 
 
 def syntax_error(text: str) -> str | None:
