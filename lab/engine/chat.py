@@ -16,7 +16,7 @@ _OPERATORS = {
     "-": operator.sub,
 }
 _SUM = re.compile(r"(?<![\w.])(\d{1,9})\s*([*x\N{MULTIPLICATION SIGN}+-])\s*(\d{1,9})(?![\w.])")
-_ECHO = re.compile(r"reply with exactly:?[ \t]*(\S.*)", re.IGNORECASE)
+_ECHO = re.compile(r"reply with exactly[ \t]*:?[ \t]*([^\s:].*)", re.IGNORECASE)
 _TOKEN = re.compile(r"\s*\S{1,8}")  # a word, or eight letters of a long one
 
 

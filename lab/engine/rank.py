@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -42,9 +43,9 @@ def main(argv: list[str]) -> int:
 def _run_head(settings: options.Options, segments: shm.Segments) -> None:
     _introduce(settings)
     front = api.Api(settings, tensors.max_model_len(settings.model_path))
-    api.start(front)
     head = rendezvous.Head(settings, tensors.revision(settings.model_path))
-    head.listen()
+    _open(f"API {settings.host}:{settings.port}", lambda: api.start(front))
+    _open(f"rendezvous {settings.master_addr}:{settings.master_port}", head.listen)
     head.join()
     segments.create()
     held = loader.load(settings)
@@ -67,6 +68,13 @@ def _run_worker(settings: options.Options, segments: shm.Segments) -> None:
     log.line("ready")
     while True:
         worker.answer(held.partial(worker.next_prompt()))
+
+
+def _open(what: str, start: Callable[[], None]) -> None:
+    try:
+        start()
+    except OSError as error:
+        raise loader.LoadError(f"{what}: {error.strerror}") from error
 
 
 def _introduce(settings: options.Options) -> None:
