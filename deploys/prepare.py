@@ -1,0 +1,24 @@
+"""Bring the hosts to their known state without launching anything.
+
+MUTATES HOST, never a running engine: while a rank runs, the fabric waits and is named.
+Undone by: the journal on each host keeps every original.
+"""
+
+from pyinfra.context import host
+
+from deploys.steps.begin import begin, preflight_checks
+from deploys.steps.host_state import harmless, pinned
+from operations import fabric, job
+
+run = begin("prepare", host.data.stack)
+rank = host.data.rank
+
+preflight_checks(run=run, launches=False)
+harmless(run=run, rank=rank)
+if run.stack is not None and not run.stack.unlocked:
+    pinned(run=run, rank=rank, stack=run.stack)
+job.barrier(job=run, title="Fabric", name="Stage: Fabric")
+fabric.converged(
+    job=run, node=host.data.node, after_teardown=False, name="Fabric as the owner's file says"
+)
+job.barrier(job=run, title="Fabric", name="Done")

@@ -1,0 +1,67 @@
+"""What every job begins with: the run it belongs to, and the checks before any change."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pyinfra.api.deploy import deploy
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.context import host
+
+from facts.snapshot import Ask
+from inventory.schema import Cluster
+from operations import cpufreq, job, preflight, shards
+from operations.job import Job
+from stacks.definition import Stack, StackError, load, names
+
+
+@cache
+def host_settings() -> dict[str, Any]:
+    """files/host.yaml: boot_target, governor, services_down."""
+    path = Path(__file__).parents[2] / "files" / "host.yaml"
+    return cast(dict[str, Any], yaml.safe_load(path.read_text()))
+
+
+def known_stacks(cluster: Cluster) -> tuple[Stack, ...]:
+    """All shipped stacks with their locks; a mistake in one of them ends the run in its words."""
+    folder = Path(cluster.lock_dir) if cluster.lock_dir else None
+    try:
+        return tuple(load(name, folder) for name in names())
+    except StackError as error:
+        raise PyinfraError("\n".join(error.lines)) from None
+
+
+def begin(name: str, stack_name: str | None) -> Job:
+    """The run of this job; `stack_name` is what shall serve (None: nothing is launched)."""
+    cluster: Cluster = host.data.cluster
+    known = known_stacks(cluster)
+    stack = next((one for one in known if one.name == stack_name), None)
+    if stack_name and stack is None:
+        allowed = ", ".join(one.name for one in known)
+        raise PyinfraError(f"stack {stack_name!r} found; {allowed} allowed")
+    wanted = [stack] if stack else []
+    ask = Ask(
+        units=(*host_settings()["services_down"], cpufreq.UNIT),
+        images=tuple(one.image_reference for one in wanted if not one.unlocked),
+        shards=tuple(
+            (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted
+        ),
+        files=(cpufreq.UNIT_PATH,),
+    )
+    return job.start(name, host, cluster, stack, known, ask)
+
+
+@deploy("Preflight")
+def preflight_checks(run: Job, launches: bool) -> None:
+    """All complaints about all hosts, before anything is changed anywhere."""
+    job.barrier(job=run, title="Preflight", name="Stage: Preflight")
+    preflight.passed(
+        job=run,
+        governor=host_settings()["governor"],
+        launches=launches,
+        name="Nothing forbids this job on any host",
+    )
+    job.barrier(job=run, title="Program", name="Passed on all hosts")

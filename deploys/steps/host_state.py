@@ -1,0 +1,36 @@
+"""What a host is brought to while an engine may still run on it."""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from deploys.steps.begin import host_settings
+from operations import boot, cpufreq, images, job, program, services, shards
+from operations.job import Job
+from stacks.definition import Stack
+
+
+@deploy("Host")
+def harmless(run: Job, rank: int) -> None:
+    """Boot target, desktop services, governor: nothing here touches a running engine."""
+    settings = host_settings()
+    program.installed(job=run, rank=rank, name="On-host program installed")
+    job.barrier(job=run, title="Host state", name="Stage: Host state")
+    boot.default_target(
+        job=run, rank=rank, target=settings["boot_target"], name="Boots without a desktop"
+    )
+    services.down_for_good(job=run, rank=rank, name="Desktop services down for good")
+    cpufreq.governor(
+        job=run, rank=rank, want=settings["governor"], name="CPU governor on every policy"
+    )
+
+
+@deploy("Pinned bytes")
+def pinned(run: Job, rank: int, stack: Stack) -> None:
+    """Image by digest, model files by SHA-256, with the old engine still serving."""
+    job.barrier(job=run, title="Image by digest", name="Stage: Image by digest")
+    images.present(
+        job=run, rank=rank, reference=stack.image_reference, name=f"Image of {stack.name} by digest"
+    )
+    job.barrier(job=run, title="Shards by SHA-256", name="Stage: Shards by SHA-256")
+    shards.verified(job=run, rank=rank, stack=stack, name=f"Model files of {stack.name} by SHA-256")

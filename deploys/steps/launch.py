@@ -1,0 +1,30 @@
+"""The ritual, the launch and its proof."""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from operations import fabric, job, memory, ranks
+from operations.job import Job
+from stacks.definition import Stack
+
+
+@deploy("Launch")
+def launch(run: Job, rank: int, stack: Stack, fabric_too: bool) -> None:
+    """Caches dropped, fabric pinged, workers then head, a real completion; both ranks or none."""
+    job.barrier(job=run, title="Memory ritual", name="Stage: Memory ritual")
+    memory.ritual(
+        job=run,
+        floor_mib=stack.memory.floor_mib,
+        fabric_too=fabric_too,
+        name="Page cache dropped",
+    )
+    job.barrier(job=run, title="Full frames", name="Stage: Full frames")
+    fabric.ping(job=run, rank=rank, fabric_too=fabric_too, name="Full frames cross the fabric")
+    job.barrier(job=run, title="Bind", name="Stage: Bind")
+    if rank == 0:
+        ranks.bound(job=run, fabric_too=fabric_too, name=f"{stack.name} bound and answering")
+    job.barrier(job=run, title="Proof", name="Stage: Proof")
+    if rank == 0:
+        ranks.proven(job=run, fabric_too=fabric_too, name="Serves as wanted")
+    job.barrier(job=run, title="Proof", name="Proven")

@@ -1,0 +1,71 @@
+"""Containers on the host, of engines and of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from facts.unknown import Section
+
+LABEL = "io.spark-converge."
+COMPOSE_PROJECT = "com.docker.compose.project"
+
+
+@dataclass(frozen=True)
+class Container:
+    """reference: the image as it was asked for at creation; policy: restart policy."""
+
+    id: str
+    name: str
+    reference: str
+    status: str
+    running: bool
+    exit_code: int
+    started_at: str
+    restarts: int
+    policy: str
+    labels: dict[str, str]
+
+    @property
+    def stack(self) -> str | None:
+        return self.labels.get(LABEL + "stack")
+
+    @property
+    def spec(self) -> str | None:
+        return self.labels.get(LABEL + "spec")
+
+    @property
+    def generation(self) -> str | None:
+        return self.labels.get(LABEL + "generation")
+
+    @property
+    def compose_project(self) -> str | None:
+        return self.labels.get(COMPOSE_PROJECT)
+
+
+@dataclass(frozen=True)
+class Containers:
+    """installed False: no docker on this host; a daemon that is down is Unknown, never this."""
+
+    installed: bool
+    all: tuple[Container, ...]
+
+
+def parse(section: Section) -> Containers:
+    return Containers(
+        installed=section["installed"],
+        all=tuple(
+            Container(
+                id=one["Id"],
+                name=one["Name"].lstrip("/"),
+                reference=one["Reference"] or "",
+                status=one["State"]["Status"],
+                running=bool(one["State"]["Running"]) and not one["State"]["Restarting"],
+                exit_code=int(one["State"]["ExitCode"] or 0),
+                started_at=one["State"]["StartedAt"] or "",
+                restarts=int(one["RestartCount"] or 0),
+                policy=one["Restart"] or "no",
+                labels=dict(one["Labels"]),
+            )
+            for one in section["containers"]
+        ),
+    )

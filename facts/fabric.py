@@ -1,0 +1,124 @@
+"""The links between the ranks: interfaces, bonds, netplan files, RDMA devices."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+
+from facts.unknown import Section
+
+
+@dataclass(frozen=True)
+class Link:
+    name: str
+    mtu: int
+    carrier: bool
+    master: str | None
+    kind: str | None
+    altnames: tuple[str, ...]
+    addresses: tuple[str, ...]  # IPv4, "192.168.100.1/24"
+
+
+@dataclass(frozen=True)
+class Bond:
+    """As /proc/net/bonding/<name> says, not as a file hopes."""
+
+    name: str
+    mode: str
+    active: str | None
+    members: tuple[str, ...]
+    members_up: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NetplanFile:
+    path: str
+    text: str
+    mode: int
+
+
+@dataclass(frozen=True)
+class Gid:
+    index: int
+    gid: str
+    type: str
+    interface: str
+
+
+@dataclass(frozen=True)
+class Hca:
+    name: str
+    state: str
+    gids: tuple[Gid, ...]
+
+
+@dataclass(frozen=True)
+class Fabric:
+    links: dict[str, Link]
+    bonds: dict[str, Bond]
+    netplan: tuple[NetplanFile, ...]
+    hcas: tuple[Hca, ...]
+    default_interfaces: tuple[str, ...]
+
+
+MODES = {
+    "fault-tolerance (active-backup)": "active-backup",
+    "load balancing (round-robin)": "balance-rr",
+    "load balancing (xor)": "balance-xor",
+    "IEEE 802.3ad Dynamic link aggregation": "802.3ad",
+    "fault-tolerance (broadcast)": "broadcast",
+    "transmit load balancing": "balance-tlb",
+    "adaptive load balancing": "balance-alb",
+}
+
+
+def bond(name: str, text: str) -> Bond:
+    """Parse /proc/net/bonding/<name> (kernel: Documentation/networking/bonding.rst)."""
+    mode = re.search(r"^Bonding Mode: (.*)$", text, re.MULTILINE)
+    active = re.search(r"^Currently Active Slave: (\S+)$", text, re.MULTILINE)
+    members = re.findall(r"^Slave Interface: (\S+)\nMII Status: (\S+)$", text, re.MULTILINE)
+    raw = mode.group(1).strip() if mode else "unknown"
+    return Bond(
+        name=name,
+        mode=MODES.get(raw, raw),
+        active=active.group(1) if active and active.group(1) != "None" else None,
+        members=tuple(m for m, _ in members),
+        members_up=tuple(m for m, status in members if status == "up"),
+    )
+
+
+def parse(section: Section) -> Fabric:
+    return Fabric(
+        links={
+            name: Link(
+                name=name,
+                mtu=int(found["mtu"]),
+                carrier=bool(found["carrier"]),
+                master=found["master"],
+                kind=found["kind"],
+                altnames=tuple(found["altnames"]),
+                addresses=tuple(found["addresses"]),
+            )
+            for name, found in section["interfaces"].items()
+        },
+        bonds={n: bond(n, text) for n, text in section["bonds"].items() if text},
+        netplan=tuple(
+            NetplanFile(
+                path, base64.b64decode(found["b64"]).decode("utf-8", "replace"), found["mode"]
+            )
+            for path, found in sorted(section["netplan"].items())
+        ),
+        hcas=tuple(
+            Hca(
+                name,
+                (found["state"] or "").split(": ")[-1],
+                tuple(
+                    Gid(int(index), g["gid"], g["type"] or "", g["interface"] or "")
+                    for index, g in sorted(found["gids"].items(), key=lambda item: int(item[0]))
+                ),
+            )
+            for name, found in sorted(section["rdma"].items())
+        ),
+        default_interfaces=tuple(section["default_interfaces"]),
+    )

@@ -1,0 +1,40 @@
+"""Unified memory as /proc/meminfo has it, and the segments in /dev/shm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from facts.unknown import Section
+
+
+@dataclass(frozen=True)
+class Segment:
+    """verdict: leftover (a dead engine's), live, foreign (not an engine's) or special."""
+
+    name: str
+    size_bytes: int
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    total_mib: int
+    free_mib: int
+    available_mib: int
+    cached_mib: int
+    segments: tuple[Segment, ...]
+
+    @property
+    def leftovers(self) -> tuple[Segment, ...]:
+        return tuple(s for s in self.segments if s.verdict == "leftover")
+
+
+def parse(section: Section) -> Memory:
+    kib = section["meminfo_kib"]
+    return Memory(
+        total_mib=kib["MemTotal"] // 1024,
+        free_mib=kib["MemFree"] // 1024,
+        available_mib=kib["MemAvailable"] // 1024,
+        cached_mib=kib["Cached"] // 1024,
+        segments=tuple(Segment(s["name"], s["bytes"], s["verdict"]) for s in section["shm"]),
+    )

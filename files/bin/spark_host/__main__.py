@@ -1,0 +1,38 @@
+"""spark-host: what spark-converge runs on a host. Standard library only, Python 3.9 or newer.
+
+    python3 spark_host snapshot '{"units": ["cups.service"], ...}'   read the host's state (JSON)
+    python3 spark_host journal  save|put|remove|list ...             keep originals, write files
+    python3 spark_host shards   verify|status ...                    hash model files
+    python3 spark_host shm      list|clean                           segments in /dev/shm
+    python3 spark_host fabric   try|confirm|revert ...               netplan with a timed way back
+    python3 spark_host ranks    record|watch|quiet ...               containers of an engine
+
+Each command prints one JSON document and the line in END, so that a cut-off answer is seen.
+"""
+
+import importlib
+import json
+import sys
+
+COMMANDS = ("snapshot", "journal", "shards", "shm", "fabric", "ranks", "crontab", "memory")
+END = "--end of spark-host--"
+
+
+def main(argv):
+    if len(argv) < 2 or argv[1] not in COMMANDS:
+        sys.stderr.write(f"spark-host: want one of: {' '.join(COMMANDS)}\n")
+        return 2
+    command = importlib.import_module(argv[1])
+    try:
+        answer = command.main(argv[2:])
+    except BrokenPipeError:
+        return 1
+    except (OSError, ValueError, KeyError) as error:
+        sys.stderr.write(f"spark-host {argv[1]}: {type(error).__name__}: {error}\n")
+        return 1
+    sys.stdout.write(json.dumps(answer) + "\n" + END + "\n")
+    return 0 if answer.get("ok", True) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,161 @@
+"""A netplan change with a way back: tried from /run, kept only after a new connection confirms.
+
+try SECONDS < {"files": {name: text}, "shadow": [name], "delete_links": [name]}
+    writes into /run/netplan (a power cut boots the old network), checks it with
+    `netplan generate` in a scratch root, then applies it from a unit of its own, so that a
+    dead SSH link does not stop it half way. Unconfirmed after SECONDS it is reverted.
+status    trying | applied | reverted | failed, with what netplan said
+confirm   moves the files to /etc/netplan (originals journalled) and ends the timer
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+import journal
+from run import run
+
+STATE = "/run/spark-converge/fabric"
+ETC, TRIAL = "/etc/netplan", "/run/netplan"
+EMPTY = "network:\n  version: 2\n"
+UNIT = "spark-converge-fabric"
+
+
+def say(phase, message=""):
+    os.makedirs(STATE, mode=0o700, exist_ok=True)
+    with open(f"{STATE}/phase.new", "w") as file:
+        json.dump({"phase": phase, "message": message}, file)
+    os.replace(f"{STATE}/phase.new", f"{STATE}/phase")
+
+
+def status():
+    try:
+        with open(f"{STATE}/phase") as file:
+            return json.load(file)
+    except OSError:
+        return {"phase": "none", "message": ""}
+
+
+def trial_texts(plan):
+    return {**plan["files"], **dict.fromkeys(plan["shadow"], EMPTY)}
+
+
+def check(plan):
+    """What `netplan generate` says against the merged result, None when it is content."""
+    with tempfile.TemporaryDirectory() as root:
+        if os.path.isdir(ETC):
+            shutil.copytree(ETC, root + ETC)
+        else:
+            os.makedirs(root + ETC)
+        for name, text in trial_texts(plan).items():
+            path = f"{root}{ETC}/{name}"
+            if os.path.exists(path):
+                os.unlink(path)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                file.write(text)
+        code, _out, err = run(["netplan", "generate", "--root-dir", root])
+    return None if code == 0 else (err.strip() or f"netplan generate: exit status {code}")
+
+
+def remove_trial(plan):
+    for name in trial_texts(plan):
+        if os.path.exists(f"{TRIAL}/{name}"):
+            os.unlink(f"{TRIAL}/{name}")
+
+
+def delete_links(plan):
+    for name in plan["delete_links"]:
+        if os.path.exists(f"/sys/class/net/{name}"):
+            run(["ip", "link", "delete", name])
+
+
+def start(seconds):
+    plan = json.load(sys.stdin)
+    refusal = check(plan)
+    if refusal:
+        return {"ok": False, "message": refusal}
+    os.makedirs(STATE, mode=0o700, exist_ok=True)
+    os.makedirs(TRIAL, mode=0o755, exist_ok=True)
+    with open(f"{STATE}/plan", "w") as file:
+        json.dump(plan, file)
+    if os.path.exists(f"{STATE}/confirmed"):
+        os.unlink(f"{STATE}/confirmed")
+    for name, text in trial_texts(plan).items():
+        journal.write(f"{TRIAL}/{name}", text.encode(), 0o600)
+    say("trying")
+    program = os.path.dirname(os.path.abspath(__file__))
+    code, _out, err = run(
+        ["systemd-run", "--collect", f"--unit={UNIT}"]
+        + [sys.executable, "-I", program, "fabric", "apply", str(seconds)]
+    )
+    if code:
+        remove_trial(plan)
+        say("failed", err.strip())
+        return {"ok": False, "message": err.strip()}
+    return {}
+
+
+def load_plan():
+    with open(f"{STATE}/plan") as file:
+        return json.load(file)
+
+
+def apply(seconds):
+    """Runs inside the unit: apply, wait for the confirmation, else go back."""
+    plan = load_plan()
+    delete_links(plan)
+    deadline = time.monotonic() + seconds
+    code, out, err = run(["netplan", "apply"], timeout_s=seconds)
+    if code:
+        return revert(plan, "failed", (err or out).strip() or f"netplan apply: exit status {code}")
+    say("applied")
+    while time.monotonic() < deadline:
+        if os.path.exists(f"{STATE}/confirmed"):
+            return {}
+        time.sleep(0.3)
+    return revert(plan, "reverted", f"no confirmation within {seconds:.0f} s")
+
+
+def links_of(plan):
+    """Virtual links that the trial created and that must go with it."""
+    return [n for n in plan.get("created_links", []) if os.path.exists(f"/sys/class/net/{n}")]
+
+
+def revert(plan, phase, message):
+    remove_trial(plan)
+    for name in links_of(plan):
+        run(["ip", "link", "delete", name])
+    code, _out, err = run(["netplan", "apply"], timeout_s=180)
+    say(phase, message + (f"; going back: {err.strip()}" if code else ""))
+    return {"ok": False, "message": message}
+
+
+def confirm():
+    plan = load_plan()
+    now = status()
+    if now["phase"] != "applied":
+        return {"ok": False, "message": f"nothing to confirm: {now['phase']} {now['message']}"}
+    for name, text in plan["files"].items():
+        journal.put(f"{ETC}/{name}", 0o600, (0, 0), text.encode())
+    for name in plan["shadow"]:
+        journal.remove(f"{ETC}/{name}")
+    open(f"{STATE}/confirmed", "w").close()
+    remove_trial(plan)
+    code, _out, err = run(["netplan", "generate"])
+    if code:
+        return {"ok": False, "message": err.strip()}
+    say("confirmed")
+    return {}
+
+
+def main(argv):
+    if argv[0] == "try":
+        return start(float(argv[1]))
+    if argv[0] == "apply":
+        return apply(float(argv[1]))
+    if argv[0] == "confirm":
+        return confirm()
+    return status()

@@ -1,0 +1,30 @@
+"""The memory ritual before a bind: write back, drop the page cache, compact, with figures.
+
+On GB10's unified memory a warm page cache starves the GPU allocator some 20 minutes into a load
+(seed 002, step 3), so this runs before every launch; it is an act, not a state to converge to.
+"""
+
+import os
+
+FIGURES = ("MemTotal", "MemFree", "MemAvailable", "Cached", "Shmem")
+
+
+def figures():
+    with open("/proc/meminfo") as file:
+        lines = (line.split() for line in file)
+        return {w[0][:-1] + "_kib": int(w[1]) for w in lines if w[0][:-1] in FIGURES}
+
+
+def ritual():
+    before = figures()
+    os.sync()
+    with open("/proc/sys/vm/drop_caches", "w") as file:
+        file.write("3\n")
+    if os.path.exists("/proc/sys/vm/compact_memory"):
+        with open("/proc/sys/vm/compact_memory", "w") as file:
+            file.write("1\n")
+    return {"before": before, "after": figures()}
+
+
+def main(_):
+    return ritual()

@@ -1,0 +1,129 @@
+"""Containers of an engine on this host: how they are doing, saving, ending, and the quiet after."""
+
+import json
+import os
+import sys
+import time
+
+import containers
+import journal
+from run import run
+
+STATE = "/var/lib/spark-converge"
+LOG_LINES = 400  # a poll every few seconds never needs more
+
+
+def look(name, since):
+    """{"state": {...} or null, "log": [lines after `since`], "now": seconds}."""
+    now = time.time()
+    code, out, err = run(["docker", "inspect", "--type", "container", name])
+    if code and "No such container" not in err:
+        return {"ok": False, "message": err.strip()}
+    if code:
+        return {"state": None, "log": [], "now": now}
+    one = json.loads(out)[0]
+    code, out, err = run(["docker", "logs", "--since", since, "--tail", str(LOG_LINES), name])
+    return {
+        "state": {**one["State"], "RestartCount": one["RestartCount"], "Id": one["Id"]},
+        "log": (out + err).splitlines(),
+        "now": now,
+    }
+
+
+def save(folder, names):
+    """Keep what runs now, readable by root only: inspect and the end of the log of each."""
+    target = f"{STATE}/saved/{folder}"
+    os.makedirs(target, mode=0o700, exist_ok=True)
+    for name in names:
+        code, out, err = run(["docker", "inspect", "--type", "container", name])
+        if code:
+            return {"ok": False, "message": err.strip()}
+        _code, log, log_err = run(["docker", "logs", "--tail", "2000", name])
+        journal.write(f"{target}/{name}.inspect.json", out.encode(), 0o600)
+        journal.write(f"{target}/{name}.log", (log + log_err).encode(), 0o600)
+        labels = json.loads(out)[0]["Config"].get("Labels") or {}
+        for path in labels.get("com.docker.compose.project.config_files", "").split(","):
+            if path and os.path.isfile(path):
+                with open(path, "rb") as file:
+                    journal.write(f"{target}/{os.path.basename(path)}", file.read(), 0o600)
+    return {"folder": target}
+
+
+def end(grace_s, names):
+    """Policy to "no", stop, remove, and look again: success means that none is left.
+
+    Without the policy change a container in its restart back-off comes back with the daemon.
+    """
+    said = []
+    for name in names:
+        run(["docker", "update", "--restart=no", name])
+        code, _out, err = run(["docker", "stop", "--time", str(grace_s), name], grace_s + 60)
+        if code:
+            said.append(err.strip())
+        code, _out, err = run(["docker", "rm", "--force", name])
+        if code:
+            said.append(err.strip())
+    code, out, err = run(["docker", "ps", "--all", "--format", "{{.Names}}"])
+    if code:
+        return {"ok": False, "message": err.strip()}
+    left = sorted(set(names) & set(out.split()))
+    return {"ok": not left, "left": left, "message": "; ".join(said)}
+
+
+def stop(grace_s, names):
+    """Stop containers that are not ours: policy kept in the journal, then "no"; not removed."""
+    policies = {}
+    for name in names:
+        code, out, err = run(
+            ["docker", "inspect", "-f", "{{.HostConfig.RestartPolicy.Name}}", name]
+        )
+        if code:
+            return {"ok": False, "message": err.strip()}
+        policies[name] = out.strip()
+        journal.keep(
+            "settings", f"restart.{name}", {"name": f"restart.{name}", "value": out.strip()}
+        )
+        run(["docker", "update", "--restart=no", name])
+        code, _out, err = run(["docker", "stop", "--time", str(grace_s), name], grace_s + 60)
+        if code:
+            return {"ok": False, "message": err.strip()}
+    return {"policies": policies}
+
+
+def quiet(seconds, known):
+    """Watch for `seconds`: the containers (not among `known`) that run or start meanwhile."""
+    until = time.time() + seconds
+    code, out, err = run(
+        ["docker", "events", "--since", f"{time.time():.0f}", "--until", f"{until:.0f}"]
+        + ["--filter", "type=container", "--filter", "event=start", "--format", "{{json .}}"],
+        timeout_s=seconds + 60,
+    )
+    if code:
+        return {"ok": False, "message": err.strip()}
+    started = {
+        e["Actor"]["Attributes"].get("name", e["Actor"]["ID"])
+        for e in map(json.loads, out.splitlines())
+    }
+    running = {
+        c["Name"].lstrip("/") for c in containers.inspect_all() or [] if c["State"]["Running"]
+    }
+    return {"back": sorted((started | running) - set(known))}
+
+
+def main(argv):
+    action, rest = argv[0], argv[1:]
+    if action == "look":
+        return look(rest[0], rest[1])
+    if action == "save":
+        return save(rest[0], rest[1:])
+    if action == "end":
+        return end(int(rest[0]), rest[1:])
+    if action == "stop":
+        return stop(int(rest[0]), rest[1:])
+    if action == "quiet":
+        return quiet(float(rest[0]), rest[1:])
+    if action == "record":
+        os.makedirs(STATE, mode=0o755, exist_ok=True)
+        journal.write(f"{STATE}/generation.json", sys.stdin.read().encode(), 0o644)
+        return {}
+    raise ValueError(f"unknown action {action}")

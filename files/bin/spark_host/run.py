@@ -1,0 +1,29 @@
+"""Run a program on this host and keep what it said."""
+
+import subprocess
+
+
+class Failed(Exception):
+    """A program that was needed did not run, or said no."""
+
+
+def run(argv, timeout_s=60, stdin=None):
+    """Return (exit status, stdout, stderr) as text; 127 when the program is not there."""
+    try:
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, timeout=timeout_s, check=False, text=True
+        )
+    except FileNotFoundError:
+        return 127, "", f"{argv[0]}: not installed"
+    except subprocess.TimeoutExpired:
+        return 124, "", f"{argv[0]}: no answer in {timeout_s} s"
+    return done.returncode, done.stdout, done.stderr
+
+
+def read(path):
+    """Text of a small file, None when it is absent or refuses to be read (EBUSY, ENXIO)."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None

@@ -1,0 +1,71 @@
+"""Segments in /dev/shm: which are left over by a dead engine, and removing those.
+
+An engine leaves psm_*, sem.*, torch_*, mp-* and vllm* behind when it dies (seed 002, step 2); on
+unified memory they count against the next bind. A segment that any process maps or holds open is
+live and stays, whatever its name; so does everything that is not a regular file.
+"""
+
+import fnmatch
+import os
+import stat
+
+FOLDER = "/dev/shm"
+PATTERNS = ("psm_*", "sem.*", "torch_*", "mp-*", "vllm*")
+
+
+def held_open():
+    """Paths under /dev/shm that some process maps or has open."""
+    found = set()
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit():
+            continue
+        try:
+            with open(f"/proc/{pid}/maps", errors="replace") as file:
+                for line in file:
+                    at = line.find(FOLDER + "/")
+                    if at >= 0:
+                        found.add(line[at:].rstrip("\n"))
+        except OSError:
+            pass
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                if target.startswith(FOLDER + "/"):
+                    found.add(target)
+        except OSError:
+            pass
+    return found
+
+
+def segments():
+    """[{name, bytes, verdict}]: verdict is leftover, live, foreign or special."""
+    live = held_open()
+    found = []
+    for name in sorted(os.listdir(FOLDER)):
+        path = f"{FOLDER}/{name}"
+        try:
+            info = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in PATTERNS):
+            verdict = "foreign"
+        elif not stat.S_ISREG(info.st_mode):
+            verdict = "special"
+        else:
+            verdict = "live" if path in live else "leftover"
+        found.append({"name": name, "bytes": info.st_size, "verdict": verdict})
+    return found
+
+
+def clean():
+    """Remove the leftovers; what was removed is in the answer, what stayed as well."""
+    removed = []
+    for segment in segments():
+        if segment["verdict"] == "leftover":
+            os.unlink(f"{FOLDER}/{segment['name']}")
+            removed.append(segment)
+    return {"removed": removed, "left": segments()}
+
+
+def main(argv):
+    return clean() if argv and argv[0] == "clean" else {"segments": segments()}

@@ -1,0 +1,216 @@
+"""The whole state of the host in one run: the sections below, each on its own.
+
+A section that fails says {"unknown": reason}; the others still answer.
+"""
+
+import base64
+import concurrent.futures
+import glob
+import hashlib
+import json
+import os
+import re
+import stat
+
+import containers
+import crontab
+import shards
+import shm
+from run import Failed, read, run
+
+UNIT_PROPERTIES = (
+    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,TriggeredBy,BusName,FragmentPath"
+)
+FILES_WANTED = 200  # more netplan files than that is not a host we know
+
+
+def encoded(path):
+    """A file as {"mode", "uid", "gid", "b64"}: bytes travel unharmed."""
+    info = os.lstat(path)
+    with open(path, "rb") as file:
+        data = file.read()
+    return {
+        "mode": stat.S_IMODE(info.st_mode),
+        "uid": info.st_uid,
+        "gid": info.st_gid,
+        "b64": base64.b64encode(data).decode(),
+    }
+
+
+def boot(_):
+    status, out, err = run(["systemctl", "get-default"])
+    if status:
+        raise Failed(err.strip() or "systemctl get-default failed")
+    cmdline = read("/proc/cmdline") or ""
+    override = [w for w in cmdline.split() if re.match(r"(systemd\.unit=|[1-5]$|single$)", w)]
+    return {
+        "default_target": out.strip(),
+        "override": " ".join(override) or None,
+        "boot_id": read("/proc/sys/kernel/random/boot_id"),
+        "machine": os.uname().machine,
+        "kernel": os.uname().release,
+    }
+
+
+def show_units(units):
+    """{asked name: {property: value}} by one `systemctl show` (its answers keep the order)."""
+    if not units:
+        return {}
+    _status, out, err = run(["systemctl", "show", "-p", UNIT_PROPERTIES, "--", *units])
+    blocks = [b for b in out.split("\n\n") if b.strip()]
+    if len(blocks) != len(units):
+        raise Failed(err.strip() or f"systemctl show: {len(blocks)} answers for {len(units)} units")
+    return {
+        unit: dict(line.split("=", 1) for line in block.strip().splitlines() if "=" in line)
+        for unit, block in zip(units, blocks)
+    }
+
+
+def services(ask):
+    units = show_units(ask["units"])
+    triggers = {t for u in units.values() for t in u.get("TriggeredBy", "").split()}
+    return {"units": units, "triggers": show_units(sorted(triggers))}
+
+
+def cpufreq(_):
+    policies = {}
+    for folder in sorted(glob.glob("/sys/devices/system/cpu/cpufreq/policy*")):
+        policies[os.path.basename(folder)] = {
+            "governor": read(folder + "/scaling_governor"),
+            "offered": (read(folder + "/scaling_available_governors") or "").split(),
+            "driver": read(folder + "/scaling_driver"),
+            "online_cpus": read(folder + "/affected_cpus"),
+        }
+    return {"policies": policies}
+
+
+def addresses():
+    status, out, err = run(["ip", "-d", "-j", "address"])
+    if status:
+        raise Failed(err.strip() or "ip address failed")
+    found = {}
+    for link in json.loads(out):
+        if "ifname" not in link:
+            continue
+        found[link["ifname"]] = {
+            "mac": link.get("address"),
+            "mtu": link.get("mtu"),
+            "state": link.get("operstate"),
+            "carrier": "LOWER_UP" in link.get("flags", []),
+            "master": link.get("master"),
+            "kind": link.get("linkinfo", {}).get("info_kind"),
+            "altnames": link.get("altnames", []),
+            "addresses": [
+                f"{a['local']}/{a['prefixlen']}"
+                for a in link.get("addr_info", [])
+                if a.get("family") == "inet" and "local" in a
+            ],
+        }
+    return found
+
+
+def rdma():
+    devices = {}
+    for folder in sorted(glob.glob("/sys/class/infiniband/*")):
+        port = folder + "/ports/1"
+        gids = {}
+        for path in glob.glob(port + "/gids/*"):
+            index = os.path.basename(path)
+            gid = read(path)
+            if gid and gid.strip("0:"):
+                gids[index] = {
+                    "gid": gid,
+                    "type": read(port + "/gid_attrs/types/" + index),
+                    "interface": read(port + "/gid_attrs/ndevs/" + index),
+                }
+        devices[os.path.basename(folder)] = {"state": read(port + "/state"), "gids": gids}
+    return devices
+
+
+def fabric(_):
+    bonds = {p: read("/proc/net/bonding/" + p) for p in _listed("/proc/net/bonding")}
+    files = {}
+    for folder in ("/etc/netplan", "/run/netplan", "/usr/lib/netplan", "/lib/netplan"):
+        if os.path.realpath(folder) != folder:
+            continue  # /lib is /usr/lib: the same files once
+        for path in sorted(glob.glob(folder + "/*.yaml"))[:FILES_WANTED]:
+            files[path] = encoded(path)
+    status, out, _err = run(["ip", "-j", "route", "show", "default"])
+    routes = json.loads(out) if status == 0 and out.strip() else []
+    return {
+        "interfaces": addresses(),
+        "bonds": bonds,
+        "netplan": files,
+        "rdma": rdma(),
+        "default_interfaces": sorted({r["dev"] for r in routes if "dev" in r}),
+    }
+
+
+def _listed(folder):
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def memory(_):
+    figures = {}
+    for line in (read("/proc/meminfo") or "").splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdigit():
+            figures[name] = int(words[0])
+    if "MemTotal" not in figures:
+        raise Failed("/proc/meminfo has no MemTotal")
+    return {"meminfo_kib": figures, "shm": shm.segments()}
+
+
+def files(ask):
+    """Files of ours on the host: {path: {mode, uid, gid, b64}} or null when absent."""
+    return {p: (encoded(p) if os.path.isfile(p) else None) for p in ask["files"]}
+
+
+def program(_):
+    """SHA-256 over the installed program, to see whether it is the control machine's."""
+    folder = "/usr/local/lib/spark-converge/spark_host"
+    digest = hashlib.sha256()
+    names = [n for n in _listed(folder) if n.endswith(".py")]
+    for name in names:
+        with open(os.path.join(folder, name), "rb") as file:
+            digest.update(name.encode() + b"\0" + file.read())
+    return {"sha256": digest.hexdigest() if names else None}
+
+
+def record(_):
+    text = read("/var/lib/spark-converge/generation.json")
+    return json.loads(text) if text else {}
+
+
+SECTIONS = {
+    "boot": boot,
+    "services": services,
+    "cpufreq": cpufreq,
+    "fabric": fabric,
+    "memory": memory,
+    "crontab": crontab.section,
+    "containers": containers.section,
+    "images": containers.images,
+    "shards": shards.section,
+    "files": files,
+    "program": program,
+    "record": record,
+}
+
+
+def answer(name, ask):
+    try:
+        return SECTIONS[name](ask)
+    except (Failed, OSError, ValueError, KeyError, TypeError) as error:
+        return {"unknown": f"{type(error).__name__}: {error}"}
+
+
+def main(argv):
+    ask = json.loads(argv[0])
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        jobs = {name: pool.submit(answer, name, ask) for name in SECTIONS}
+        return {name: job.result() for name, job in jobs.items()}

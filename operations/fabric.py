@@ -1,0 +1,149 @@
+"""Bring the links between the ranks into force, with a way back."""
+
+from __future__ import annotations
+
+import time
+
+from pyinfra import logger
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+
+from facts.unknown import Unknown
+from inventory.schema import Node
+from operations import remote
+from operations.job import Commands, Job, fail, refuse
+from operations.netplan import live_faults, trial_plan, why_not_converged
+from operations.pair import engines, faults
+from operations.remote import RemoteError, call
+
+# Time for `netplan apply` and the confirmation; an apply took 28 s in the lab under load.
+TRIAL_S = 180
+
+
+def _await_applied(host: Host) -> None:
+    deadline = time.monotonic() + TRIAL_S
+    while True:
+        phase = call(host, "fabric", "status")
+        if phase["phase"] == "applied":
+            return
+        if phase["phase"] != "trying" or time.monotonic() > deadline:
+            raise RemoteError(
+                f"{host.name}: the fabric was not applied ({phase['phase']}: {phase['message']}); "
+                "the old network is back"
+            )
+        time.sleep(1)
+
+
+def _reconnect(host: Host) -> None:
+    """A new connection, since an old one can outlive the route that it came over."""
+    if host.name == "@local":
+        return
+    host.disconnect()
+    host.connect(show_errors=False, raise_exceptions=True)
+
+
+def _apply(state: State, host: Host, job: Job, node: Node) -> bool:
+    """Try, reconnect, read back, confirm; whatever fails before the confirmation reverts itself."""
+    before = job.read(host).fabric
+    try:
+        if isinstance(before, Unknown):
+            raise RemoteError(f"{host.name}: fabric {before}")
+        call(host, "fabric", "try", str(TRIAL_S), stdin=trial_plan(job.cluster, node, before))
+        _await_applied(host)
+        _reconnect(host)
+        wrong = ["not read"]
+        deadline = time.monotonic() + 30
+        while wrong and time.monotonic() < deadline:  # carrier and address come a moment later
+            job.changed(host)
+            now = job.read(host).fabric
+            wrong = [str(now)] if isinstance(now, Unknown) else live_faults(job.cluster, node, now)
+        if wrong:
+            raise RemoteError(
+                f"{host.name}: after netplan apply {'; '.join(wrong)}; "
+                f"not confirmed, the old network comes back within {TRIAL_S} s"
+            )
+        call(host, "fabric", "confirm")
+    except Exception as error:
+        return fail(state, host, job, str(error))
+    job.changed(host)
+    return True
+
+
+@operation()
+def converged(job: Job, node: Node, after_teardown: bool) -> Commands:
+    """
+    Bring the fabric to the owner's file; never while an engine runs over it.
+
+    + job: the run
+    + node: this host in the owner's file
+    + after_teardown: the job takes the engines down first; otherwise the fabric waits for them
+
+    Fails: one sentence, and the old network comes back by itself.
+    Undo: the originals of /etc/netplan are in the journal.
+    """
+    host = job.hosts[node.rank]
+    fabric = job.read(host).fabric
+    if isinstance(fabric, Unknown):
+        yield refuse(job, f"{host.name}: fabric {fabric}")
+        return
+    wrong = why_not_converged(job.cluster, node, fabric)
+    if not wrong:
+        host.noop("the fabric is as wanted")
+        return
+    busy = [
+        f"{e.container.name} on {job.hosts[rank].name}"
+        for rank, state in enumerate(job.states())
+        for e in engines(rank, state, job.known)
+        if e.container.running
+    ]
+    if busy and not after_teardown:
+        host.log(
+            f"waits: the fabric ({'; '.join(wrong)}) until {', '.join(busy)} is down "
+            "(deploys/stop.py or deploys/serve.py)",
+            log_func=logger.warning,
+        )
+        return
+    if busy and job.executing:
+        yield refuse(job, f"the fabric is not touched while {', '.join(busy)} runs")
+        return
+    yield FunctionCommand(_apply, (job, node), {})
+
+
+def _ping(state: State, host: Host, job: Job, rank: int) -> bool:
+    cluster = job.cluster
+    # IPv4 and ICMP headers take 28 bytes of the MTU.
+    size = cluster.fabric.mtu - 28
+    for other in cluster.nodes:
+        if other.rank == rank:
+            continue
+        command = f"ping -M do -s {size} -c 3 -i 0.3 -W 3 -q {other.fabric_address}"
+        try:
+            remote.run(host, command, timeout_s=20)
+        except RemoteError as error:
+            link = f"{cluster.fabric.device} of {host.name} to {other.name}"
+            return fail(
+                state, host, job,
+                f"{link} does not carry {size} bytes unfragmented ({error}): "
+                f"check the cables and the MTU on both ends",
+            )  # fmt: skip
+    return True
+
+
+@operation()
+def ping(job: Job, rank: int, fabric_too: bool) -> Commands:
+    """
+    Send full-size, unfragmented frames to every other rank over the fabric.
+
+    + job: the run
+    + rank: of this host
+    + fabric_too: as for the bind that follows
+    """
+    if not faults(job, fabric_too):
+        return
+    state = job.read(job.hosts[rank]).fabric
+    if isinstance(state, Unknown):
+        yield refuse(job, f"{job.hosts[rank].name}: fabric {state}")
+        return
+    yield FunctionCommand(_ping, (job, rank), {})

@@ -1,0 +1,185 @@
+"""The fabric as a netplan document, and how a host differs from it. Pure text and comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from facts.fabric import Fabric, NetplanFile
+from inventory.schema import BOND_DEVICE, Cluster, Node
+
+FILE = "60-spark-converge.yaml"
+PATH = f"/etc/netplan/{FILE}"
+HEADER = "# Written by spark-converge: the fabric only. The originals are in its journal.\n"
+# netplan's sections that define devices; anything else in a file does not name one.
+DEVICE_SECTIONS = (
+    "ethernets", "wifis", "modems", "bridges", "bonds", "vlans", "tunnels", "vrfs",
+    "dummy-devices", "virtual-ethernets", "nm-devices",
+)  # fmt: skip
+
+
+def document(cluster: Cluster, node: Node) -> str:
+    """Our netplan file for one host: per-device renderer, everything optional, no global key.
+
+    Optional, so that a host without its cable still boots; `renderer` per device, so that the
+    management link keeps the renderer that the owner gave it.
+    """
+    fabric = cluster.fabric
+    quiet = {"renderer": "networkd", "dhcp4": False, "dhcp6": False, "link-local": []}
+    address = f"{node.fabric_address}/{fabric.prefix}"
+    member: dict[str, Any] = {**quiet, "mtu": fabric.mtu, "optional": True}
+    network: dict[str, Any] = {"version": 2}
+    if fabric.mode == "bond":
+        network["ethernets"] = {name: dict(member) for name in fabric.interfaces}
+        network["bonds"] = {
+            BOND_DEVICE: {
+                **member,
+                "interfaces": list(fabric.interfaces),
+                "addresses": [address],
+                # 100 ms: the kernel's documented example (Documentation/networking/bonding.rst)
+                "parameters": {"mode": fabric.bond_mode, "mii-monitor-interval": 100},
+            }
+        }
+    else:
+        network["ethernets"] = {fabric.device: {**member, "addresses": [address]}}
+    return HEADER + yaml.safe_dump({"network": network}, sort_keys=False)
+
+
+def devices_in(text: str) -> set[str] | None:
+    """Names of the devices that a netplan file defines; None when it is no readable netplan."""
+    try:
+        network = (yaml.safe_load(text) or {}).get("network") or {}
+        return {str(name) for section in DEVICE_SECTIONS for name in (network.get(section) or {})}
+    except (yaml.YAMLError, AttributeError, TypeError):
+        return None
+
+
+def fabric_devices(cluster: Cluster) -> set[str]:
+    return {*cluster.fabric.interfaces, BOND_DEVICE}
+
+
+def in_etc(file: NetplanFile) -> bool:
+    return file.path.startswith("/etc/netplan/") and file.path != PATH
+
+
+def replaced(cluster: Cluster, files: Sequence[NetplanFile]) -> list[str]:
+    """Names of the owner's files that define only fabric devices: ours replaces them."""
+    ours = fabric_devices(cluster)
+    names = []
+    for file in files:
+        devices = devices_in(file.text)
+        if in_etc(file) and devices and devices <= ours:
+            names.append(file.path.rsplit("/", 1)[1])
+    return names
+
+
+def lines_to_move(text: str, devices: set[str]) -> list[str]:
+    """The lines of a netplan file that define these devices, numbered as in the file."""
+    root = yaml.compose(text)
+    found: list[str] = []
+    lines = text.splitlines()
+
+    def walk(node: yaml.Node | None, depth: int) -> None:
+        if not isinstance(node, yaml.MappingNode):
+            return
+        for key, value in node.value:
+            if depth == 2 and key.value in devices:
+                end = value.end_mark.line + (1 if value.end_mark.column else 0)
+                span = range(key.start_mark.line, max(end, key.start_mark.line + 1))
+                found.extend(f"{n + 1}: {lines[n]}" for n in span if n < len(lines))
+            else:
+                walk(value, depth + 1)
+
+    walk(root, 0)
+    return found
+
+
+def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    """Why the fabric of this host cannot be converged, all reasons, with what to do."""
+    said = []
+    for name in cluster.fabric.interfaces:
+        if name in fabric.links:
+            continue
+        other = [link.name for link in fabric.links.values() if name in link.altnames]
+        near = other or [n for n in fabric.links if n.startswith(name) or name.startswith(n + "n")]
+        hint = f"; the host has {', '.join(near)}: put that name" if near else "; see `ip link`"
+        said.append(f"{node.name}: fabric interface {name} is absent{hint} in fabric.interfaces")
+    ours = fabric_devices(cluster)
+    for file in fabric.netplan:
+        devices = devices_in(file.text)
+        if devices is None and in_etc(file):
+            said.append(f"{node.name}: {file.path} is no readable netplan file: mend it first")
+        elif devices and in_etc(file) and devices & ours and devices - ours:
+            mixed = "\n        ".join(lines_to_move(file.text, devices & ours))
+            said.append(
+                f"{node.name}: {file.path} defines {', '.join(sorted(devices & ours))} beside "
+                f"{', '.join(sorted(devices - ours))}; move these lines into a file of their own:"
+                f"\n        {mixed}"
+            )
+    riding = ours & set(fabric.default_interfaces)
+    if riding:
+        said.append(
+            f"{node.name}: the default route goes over the fabric ({', '.join(sorted(riding))}); "
+            "give the host a management link of its own first"
+        )
+    return said
+
+
+def live_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    """What the kernel's state lacks; file contents do not count here."""
+    wanted = cluster.fabric
+    address = f"{node.fabric_address}/{wanted.prefix}"
+    said = []
+    if wanted.mode == "bond":
+        bond = fabric.bonds.get(BOND_DEVICE)
+        if bond is None:
+            return [f"{BOND_DEVICE} does not exist"]
+        if bond.mode != wanted.bond_mode:
+            said.append(f"{BOND_DEVICE} is in mode {bond.mode}, {wanted.bond_mode} wanted")
+        missing = sorted(set(wanted.interfaces) - set(bond.members))
+        if missing:
+            said.append(f"{BOND_DEVICE} lacks {', '.join(missing)}")
+    for name in (wanted.device, *wanted.interfaces):
+        link = fabric.links.get(name)
+        if link is None:
+            said.append(f"{name} does not exist")
+        elif link.mtu != wanted.mtu:
+            said.append(f"{name} has MTU {link.mtu}, {wanted.mtu} wanted")
+    carrier = fabric.links.get(wanted.device)
+    if carrier is not None and address not in carrier.addresses:
+        said.append(f"{wanted.device} lacks {address}")
+    for link in fabric.links.values():
+        if link.name != wanted.device and address in link.addresses:
+            said.append(f"{link.name} still has {address}")
+    return said
+
+
+def why_not_converged(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    """Everything in which the host's fabric differs from the owner's file; empty when converged."""
+    said = live_faults(cluster, node, fabric)
+    own = next((f for f in fabric.netplan if f.path == PATH), None)
+    if own is None or own.text != document(cluster, node):
+        said.append(f"{PATH} is {'absent' if own is None else 'not as wanted'}")
+    elif own.mode != 0o600:
+        said.append(f"{PATH} has mode {own.mode:o}, 600 wanted")
+    said += [
+        f"/etc/netplan/{n} defines fabric devices too" for n in replaced(cluster, fabric.netplan)
+    ]
+    return said
+
+
+def trial_plan(cluster: Cluster, node: Node, fabric: Fabric) -> dict[str, Any]:
+    """What spark-host's `fabric try` takes."""
+    bond = fabric.bonds.get(BOND_DEVICE)
+    # networkd before systemd 257 does not change the mode of a bond that exists (systemd#36406).
+    remake = bond is not None and (
+        cluster.fabric.mode != "bond" or bond.mode != cluster.fabric.bond_mode
+    )
+    return {
+        "files": {FILE: document(cluster, node)},
+        "shadow": replaced(cluster, fabric.netplan),
+        "delete_links": [BOND_DEVICE] if remake else [],
+        "created_links": [BOND_DEVICE] if bond is None and cluster.fabric.mode == "bond" else [],
+    }

@@ -1,0 +1,106 @@
+"""Everything that would stop a launch later, found before anything is changed; all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyinfra.api.operation import operation
+
+from facts.cpufreq import Cpufreq
+from facts.fabric import Fabric
+from facts.memory import Memory
+from facts.shards import Shards
+from facts.snapshot import HostState
+from facts.unknown import Unknown
+from inventory.schema import Cluster, Node
+from operations import cpufreq, netplan, shards
+from operations.job import Commands, Job, refuse, stop_planning
+from operations.pair import foreign, specs
+from stacks.definition import Stack, StackError
+from stacks.render import check_pair
+
+# Parts of a host's state without which no job can decide anything.
+NEEDED = ("boot", "services", "cpufreq", "fabric", "memory", "crontab", "containers")
+
+
+def absent_hosts(job: Job) -> list[str]:
+    """Sentences for hosts that this run does not reach; half a cluster is never converged."""
+    said = []
+    for host in job.hosts:
+        if not job.state.is_host_in_limit(host):
+            said.append(f"{host.name}: left out by --limit or --exclude; the ranks are one unit")
+        elif host not in job.state.active_hosts:
+            said.append(f"{host.name}: cannot be reached; nothing was changed on the other hosts")
+    return said
+
+
+def host_complaints(cluster: Cluster, node: Node, state: HostState, governor: str) -> Iterator[str]:
+    """Why this host cannot be converged."""
+    for part, unknown in state.unknowns().items():
+        if part in NEEDED:
+            yield f"{node.name}: {part} {unknown}"
+    if not isinstance(state.containers, Unknown) and not state.containers.installed:
+        yield f"{node.name}: docker is not installed"
+    if isinstance(state.cpufreq, Cpufreq):
+        yield from (f"{node.name}: {s}" for s in cpufreq.not_offered(state.cpufreq, governor))
+    if isinstance(state.fabric, Fabric):
+        yield from netplan.complaints(cluster, node, state.fabric)
+
+
+def launch_complaints(
+    cluster: Cluster, node: Node, state: HostState, stack: Stack, known: tuple[Stack, ...]
+) -> Iterator[str]:
+    """Why this host cannot take a rank of the stack."""
+    others = [c.name for c in foreign(state, known)]
+    if others and cluster.policy.foreign_containers == "refuse":
+        yield (
+            f"{node.name}: {', '.join(others)} of no known stack runs and holds memory; stop it, "
+            "or allow that with policy.foreign_containers: stop"
+        )
+    where = shards.directory(stack, cluster.model_dir)
+    if isinstance(state.shards, Shards) and state.shards.state.get(where) == "absent":
+        yield f"{node.name}: no model directory {where} (model_dir in the owner's file)"
+    floor = stack.memory.floor_mib
+    if isinstance(state.memory, Memory) and state.memory.total_mib < floor:
+        yield (
+            f"{node.name}: {state.memory.total_mib} MiB of memory in all, {stack.name} wants "
+            f"{floor} MiB available"
+        )
+
+
+def complaints(job: Job, governor: str, launches: bool) -> list[str]:
+    """All complaints about all hosts; reads every reachable host once."""
+    said = absent_hosts(job)
+    if job.stack is not None and launches:
+        lock = f"files/stacks/{job.stack.name}.lock.yaml"
+        said += [f"unlocked: {s}; not launched before {lock} names them" for s in job.stack.unlocked]
+    if said:
+        return said
+    states = job.states()
+    for node, state in zip(job.cluster.nodes, states, strict=True):
+        said += host_complaints(job.cluster, node, state, governor)
+        if job.stack is not None and launches:
+            said += launch_complaints(job.cluster, node, state, job.stack, job.known)
+    if job.stack is not None and launches:
+        try:
+            said += check_pair(specs(job.cluster, job.stack, states))
+        except StackError as error:
+            said += error.lines
+    return list(dict.fromkeys(said))
+
+
+@operation()
+def passed(job: Job, governor: str, launches: bool) -> Commands:
+    """
+    Refuse the whole run, on every host, when anything about any host forbids it.
+
+    + job: the run
+    + governor: that shall be set
+    + launches: whether a stack is to be started
+    """
+    said = complaints(job, governor, launches)
+    if not said:
+        return
+    if not job.executing:
+        stop_planning(job, said)
+    yield refuse(job, "\n    - ".join(["refused before any change:", *said]))
