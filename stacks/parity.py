@@ -118,7 +118,7 @@ def _drafts_with_mtp(command: Sequence[str]) -> bool:
         method = json.loads(text).get("method")
     except (ValueError, AttributeError):
         return True  # unreadable: the careful answer
-    return method is None or "mtp" in str(method) or "nextn" in str(method)
+    return method is None or "mtp" in str(method)
 
 
 def _whole_pages(text: str) -> bool:

@@ -152,6 +152,12 @@ MISTAKES = [
         "11: workers[0].fabric_address: 'fe80::1' found; an IPv4 address such as 10.0.0.1 expected",
     ),
     (
+        "fabric_address: 10.0.0.2",
+        "fabric_address: 127.0.0.2",
+        "11: workers[0].fabric_address: '127.0.0.2' found; "
+        "an address the other hosts can reach expected",
+    ),
+    (
         "mode: bond",
         "mode: bonded",
         "13: fabric.mode: 'bonded' found; bond, dual-rail or single allowed",
@@ -180,6 +186,8 @@ MISTAKES = [
         "(at most 15 characters, no slash, no space) allowed",
     ),
     ("mtu: 9000", "mtu: 90000", "17: fabric.mtu: 90000 found; 1280 to 9216 (bytes) allowed"),
+    ("mtu: 9000", "mtu: 1279", "17: fabric.mtu: 1279 found; 1280 to 9216 (bytes) allowed"),
+    ("mtu: 9000", "mtu: 9217", "17: fabric.mtu: 9217 found; 1280 to 9216 (bytes) allowed"),
     ("mtu: 9000", "mtu: jumbo", "17: fabric.mtu: 'jumbo' found; 1280 to 9216 (bytes) allowed"),
     ("mtu: 9000", "mtu:", "17: fabric.mtu: nothing found; 1280 to 9216 (bytes) allowed"),
     ("prefix: 24", "prefix: 64", "18: fabric.prefix: 64 found; a prefix length, 8 to 30, allowed"),
@@ -280,6 +288,32 @@ def test_five_mistakes_of_five_kinds_come_together_in_the_order_of_the_file(tmp_
         "fabric.mtu",
         "modeldir",
     ]
+
+
+@pytest.mark.parametrize("mtu", [1280, 9216])
+def test_the_ends_of_a_range_are_allowed(tmp_path: Path, mtu: int) -> None:
+    assert lines_of(tmp_path, PAIR.replace("mtu: 9000", f"mtu: {mtu}")) == []
+
+
+def test_an_alias_that_holds_itself_is_a_mistake_like_any_other(tmp_path: Path) -> None:
+    text = PAIR.replace(
+        "stack: lab\nroll", "policy: &all {foreign_containers: *all}\nstack: lab\nroll"
+    )
+    (line,) = lines_of(tmp_path, text)
+    assert line.startswith("pair.yaml:19: policy.foreign_containers: a mapping found; ")
+
+
+def test_letters_beyond_ascii_are_shown_as_written(tmp_path: Path) -> None:
+    (line,) = lines_of(tmp_path, PAIR.replace("user: milo", "user: jörg"))
+    assert line == "pair.yaml:3: ssh.user: 'jörg' found; a Linux user name allowed"
+
+
+def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "pair.yaml"
+    path.write_bytes(b"name: \xff\xfe")
+    with pytest.raises(InventoryError) as caught:
+        schema.load(path)
+    assert caught.value.lines == [f"{path}: cannot be read (not UTF-8 text)"]
 
 
 def test_both_hosts_cannot_be_this_machine(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from lab import locks
+from lab.model import FileEntry
+from lab.oci import ImageDigests
 from stacks import definition
 from stacks.definition import StackError
 
@@ -104,12 +108,35 @@ def test_each_gap_of_a_lock_is_a_sentence(folder: Path) -> None:
 
 
 def test_the_lock_folder_goes_before_the_shipped_lock(folder: Path, tmp_path: Path) -> None:
-    locks = tmp_path / "locks"
-    locks.mkdir()
+    lock_dir = tmp_path / "locks"
+    lock_dir.mkdir()
     (folder / "lab.lock.yaml").write_text(lock("lab", index=None), encoding="utf-8")
-    (locks / "lab.lock.yaml").write_text(lock("lab"), encoding="utf-8")
+    (lock_dir / "lab.lock.yaml").write_text(lock("lab"), encoding="utf-8")
     assert definition.load("lab").unlocked != []
-    assert definition.load("lab", locks).unlocked == []
+    assert definition.load("lab", lock_dir).unlocked == []
+
+
+def test_the_lab_writes_locks_that_lock(folder: Path, tmp_path: Path) -> None:
+    files = [FileEntry("config.json", 2, HEX)]
+    digests = ImageDigests(f"sha256:{HEX}", {"linux/amd64": f"sha256:{HEX[::-1]}"})
+    for name in ("lab", "dsf-lab"):
+        locks.write(tmp_path / "locks" / f"{name}.lock.yaml", name, digests, files)
+        assert definition.load(name, tmp_path / "locks").unlocked == []
+
+
+@pytest.mark.parametrize("name", definition.names())
+def test_a_progress_pattern_has_the_one_group_that_counts(name: str) -> None:
+    log = definition.load(name).log
+    assert [re.compile(pattern).groups for pattern in log.progress] == [1] * len(log.progress)
+
+
+@pytest.mark.parametrize("name", ["lab", "dsf-lab"])
+def test_the_lab_engines_lines_are_progress(name: str) -> None:
+    line = "2026-01-01 00:00:00 [rank 0] loading shard 17/120 model-00017-of-00120.safetensors"
+    (pattern,) = definition.load(name).log.progress
+    found = re.search(pattern, line)
+    assert found is not None
+    assert found[1] == "17"
 
 
 def test_an_unknown_stack_is_refused_with_the_known_ones(folder: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inventory.schema import Cluster
+from lab.engine import options
 from stacks import definition, template
 from stacks.definition import StackError
 from stacks.render import FabricFacts, RankSpec, rank_spec
@@ -69,6 +70,12 @@ def test_the_command_line_names_rank_world_head_and_own_address() -> None:
         assert word in spec.command
     assert spec.container_name == "spark-lab-2"
     assert spec.rendezvous == "192.168.100.1:25000"
+
+
+def test_the_lab_engine_takes_the_command_line() -> None:
+    took = options.parse(list(lab(rank=1).command))
+    assert (took.rank, took.nnodes, took.port) == (1, 2, 8888)
+    assert took.served_model_name == LAB.serve.model_name
 
 
 def test_options_come_before_the_image_and_the_command_after_it() -> None:
@@ -133,6 +140,11 @@ def test_the_gid_index_is_that_of_the_fabric_address_or_absent() -> None:
     by_range = changed(LAB, env_fabric={"gid": "absent"})
     assert "NCCL_IB_GID_INDEX" not in lab(by_range).env
     two = replace(FABRIC, hcas=("a", "b"), gid_indexes={"a": 3, "b": 3, "other": 9})
+    assert lab(fabric=two).env["NCCL_IB_GID_INDEX"] == "3"
+
+
+def test_a_device_without_the_address_does_not_choose_the_index() -> None:
+    two = replace(FABRIC, hcas=("a", "b"), gid_indexes={"a": 3})
     assert lab(fabric=two).env["NCCL_IB_GID_INDEX"] == "3"
 
 
