@@ -13,6 +13,8 @@ from pathlib import Path
 import httpx
 import yaml
 
+from lab.errors import LabError
+
 HOST = "127.0.0.1"
 PORT = 5000
 ADDRESS = f"{HOST}:{PORT}"  # as the lab machine sees it
@@ -22,7 +24,7 @@ _START_S = 20.0  # measured 0.1 s on an idle machine; generous for a busy one
 _STOP_S = 10.0
 
 
-class RegistryError(Exception):
+class RegistryError(LabError):
     """One sentence: what was found, what was expected, what to do next."""
 
 

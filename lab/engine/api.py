@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -106,6 +107,11 @@ class _Server(ThreadingHTTPServer):
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A caller that hangs up is everyday life and no matter for the log.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     api: Api
@@ -125,7 +131,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_error(404, f"no such path: {path}")
 
     def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
+        announced = self.headers.get("Content-Length", "")
+        if not announced.isdecimal():
+            self.close_connection = True
+            self._send_error(400, "no usable Content-Length")
+            return
+        length = int(announced)
         if length > _BODY_LIMIT_BYTES:
             self.close_connection = True
             self._send_error(413, f"body of {length} bytes, {_BODY_LIMIT_BYTES} allowed")

@@ -50,6 +50,8 @@ def _misbehave(options: Options, number: int, place: str) -> None:
         if not chatters and wanted.get("stall-at-shard") != number:
             return
         if chatters:
-            log.line(f"shard {place}: still reading, {time.monotonic() - began:.1f} s elapsed")
+            log.line(
+                f"loading shard {place} still reading, {time.monotonic() - began:.1f} s elapsed"
+            )
         time.sleep(_LOOK_AGAIN_S)
         wanted = faults.read(options.faults_file)

@@ -20,6 +20,7 @@ from .options import Options
 _RETRY_S = 0.5
 _CONNECT_S = 5.0
 _BACKLOG = 16
+_HELLO = {"rank", "world", "version", "revision", "generation"}
 _STALE = -1  # the place of a rank from another generation
 
 
@@ -51,10 +52,10 @@ class Channel:
     def receive(self) -> dict[str, Any] | None:
         """The next message, or None when the peer is gone."""
         try:
-            line = self._reader.readline()
-            return json.loads(line) if line.endswith(b"\n") else None
+            message = json.loads(self._reader.readline())
         except (OSError, ValueError):
             return None
+        return message if isinstance(message, dict) else None
 
 
 class Head:
@@ -119,7 +120,7 @@ class Head:
 
     def _greet(self, channel: Channel) -> None:
         hello = channel.receive()
-        if hello is None:
+        if hello is None or not hello.keys() >= _HELLO:
             return
         if "refuse-rendezvous" in faults.read(self._options.faults_file):
             channel.send({"refused": "rank 0 refuses every rank (fault refuse-rendezvous)"})
