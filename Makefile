@@ -1,0 +1,34 @@
+# Everything a person needs to begin with; each target first installs what is missing.
+
+.PHONY: help setup demo test lint lab-up lab-down clean
+help:
+	@echo "make demo      from nothing to a completion answered by two virtual hosts"
+	@echo "make test      every check, each stage timed"
+	@echo "make lint      style and types only"
+	@echo "make setup     packages (asks first) and the virtual environment in .venv"
+	@echo "make lab-up    start the two virtual hosts"
+	@echo "make lab-down  switch them off; their state is kept"
+	@echo "make clean     remove the lab with its cached images, .venv and caches"
+
+setup:
+	@sh tools/setup.sh
+
+demo:
+	@sh tools/demo.sh
+
+test:
+	@sh tools/test.sh
+
+lint: setup
+	@sh tools/lint.sh
+
+lab-up: setup
+	@.venv/bin/python -m lab up
+
+lab-down: setup
+	@.venv/bin/python -m lab down
+
+clean:
+	@if [ -x .venv/bin/python ]; then .venv/bin/python -m lab destroy --images; fi
+	@rm -rf .venv reports dist .mypy_cache .pytest_cache .ruff_cache .hypothesis pyinfra-debug.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
