@@ -80,9 +80,7 @@ class Node(Record):
 class Fabric(Record):
     """The fast link between the hosts, as it is wanted (not as it is)."""
 
-    mode: Literal["bond", "dual-rail", "single"] = Field(
-        default="bond", description="bond, dual-rail or single"
-    )
+    mode: Literal["bond", "single"] = Field(default="bond", description="bond or single")
     interfaces: tuple[Interface, ...] = Field(
         min_length=1,
         max_length=8,
@@ -268,7 +266,7 @@ def _interfaces(fabric: Mapping[str, Any]) -> Iterator[Mistake]:
             yield Mistake(("fabric", "interfaces", index), text)
     mode = fabric.get("mode", "bond")
     here = ("fabric", "interfaces")
-    if mode in {"bond", "dual-rail"} and len(names) < 2:
+    if mode == "bond" and len(names) < 2:
         yield Mistake(here, f"{len(names)} found; mode {mode} needs 2 or more (or mode: single)")
     if mode == "single" and len(names) != 1:
         yield Mistake(here, f"{len(names)} found; mode single needs exactly 1")

@@ -160,7 +160,7 @@ MISTAKES = [
     (
         "mode: bond",
         "mode: bonded",
-        "13: fabric.mode: 'bonded' found; bond, dual-rail or single allowed",
+        "13: fabric.mode: 'bonded' found; bond or single allowed",
     ),
     (
         "    - enp1s0f1np1\n",
