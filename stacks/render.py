@@ -17,6 +17,8 @@ from stacks.spec import LABEL_PREFIX, ComposeSpec, FabricFacts, RankSpec
 
 __all__ = ["ComposeSpec", "FabricFacts", "RankSpec", "check_pair", "rank_spec"]
 
+GID_INDEX = "NCCL_IB_GID_INDEX"
+
 
 def rank_spec(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) -> RankSpec:
     """What rank `rank` of `cluster` runs of `stack`, on a host whose fabric is `fabric`.
@@ -45,7 +47,9 @@ def rank_spec(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) ->
         "rendezvous": rendezvous,
         "name": name,
         "settings": settings,
-        "env": env,
+        # The kernel may renumber GIDs under a rank that runs well; that matters to the next launch
+        # only, and must not make this one look different.
+        "env": {name: value for name, value in env.items() if name != GID_INDEX},
         "command": command,
         "compose": vars(compose) if compose else None,
     }
@@ -130,7 +134,7 @@ def _env(
                 ]
             )
         if indexes:
-            env["NCCL_IB_GID_INDEX"] = str(indexes.pop())
+            env[GID_INDEX] = str(indexes.pop())
     return env
 
 

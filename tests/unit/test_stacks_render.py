@@ -220,3 +220,12 @@ def test_what_does_not_run_does_not_change_the_hash() -> None:
 def test_text_without_placeholders_is_kept_as_it_is(text: str) -> None:
     # Jinja2 makes \r\n and \r into \n; no definition has them.
     assert template.fill(text, {}) == text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def test_a_renumbered_gid_changes_the_environment_but_not_the_spec() -> None:
+    before, after = (
+        lab(fabric=replace(FABRIC, gid_indexes={FABRIC.hcas[0]: index}))
+        for index in (1, 3)
+    )
+    assert before.env != after.env
+    assert before.spec == after.spec
