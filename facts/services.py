@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from facts.unknown import Section
 
-# A unit in one of these file states is started by nobody but a person or another unit's request.
-NOT_STARTED_AT_BOOT = ("disabled", "masked", "masked-runtime")
+# A unit in one of these file states is started by nobody but a person or another unit's request,
+# after the next boot too (masked-runtime ends with it).
+NOT_STARTED_AT_BOOT = ("disabled", "masked")
 ASLEEP = ("inactive", "failed")
 
 

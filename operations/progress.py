@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 
 # Times, counters, percentages, addresses, hex ids: what may differ between two lines that say
 # the same thing.
-VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+([.:,/-]\d+)*")
+VARYING = re.compile(
+    r"0x[0-9a-fA-F]+"
+    r"|\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"  # UUID
+    r"|\b[0-9a-f]{8,}\b"
+    r"|\d+([.:,/-]\d+)*"
+)
 
 
 def shape(line: str) -> str:

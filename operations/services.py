@@ -29,8 +29,9 @@ class Changes:
 
 def startable_without_enabling(unit: Unit) -> bool:
     """Static and indirect units have no switch of their own: D-Bus, an alias link or another unit
-    starts them, so only a mask keeps them down (colord is static, gdm is indirect)."""
-    return unit.file_state in ("static", "indirect", "generated", "alias", "")
+    starts them, so only a mask keeps them down (colord is static, gdm is indirect). The states
+    that end in -runtime have one that the next boot forgets."""
+    return unit.file_state not in ("enabled", "linked")
 
 
 def plan(services: Services) -> Changes:

@@ -1,0 +1,332 @@
+"""Hosts as spark-host describes them, made here: dirty as the seeds found theirs, or converged.
+
+A snapshot is the plain JSON document of files/bin/spark_host/snapshot.py; tests change single
+values of it. Unit tests parse it with `facts.snapshot.state_of`, @fake hosts answer with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploys.steps.begin import host_settings
+from facts.snapshot import HostState, program_sha256, state_of
+from inventory.schema import Cluster
+from operations import cpufreq, netplan, shards
+from operations.pair import specs
+from stacks.definition import Stack, load
+
+Snapshot = dict[str, Any]
+
+WATCHDOG = (
+    "* * * * * /usr/local/bin/spark1-inference-ready.sh >> /var/log/spark1-inference-ready.log 2>&1"
+)
+STARTER = "/usr/local/bin/spark1-inference-ready.sh"
+CRONTAB = (
+    "# m h  dom mon dow   command\n#\n# Spark pair, inference lane.\n\n"
+    f"{WATCHDOG}\n17 4 * * 0 /usr/bin/find /var/tmp -name 'bench-*.json' -mtime +60 -delete\n"
+)
+PORTS = ("enp1s0f0np0", "enp1s0f1np1")
+# asked name -> canonical name, active, file state, triggers; as found on the lab's `fresh`
+DESKTOP: dict[str, tuple[str, str, str, str]] = {
+    "gdm3.service": ("gdm.service", "active", "indirect", ""),
+    "gnome-remote-desktop.service": ("gnome-remote-desktop.service", "active", "enabled", ""),
+    "cups.service": ("cups.service", "active", "enabled", "cups.socket cups.path"),
+    "cups-browsed.service": ("cups-browsed.service", "active", "enabled", ""),
+    "bluetooth.service": ("bluetooth.service", "inactive", "enabled", ""),
+    "avahi-daemon.service": ("avahi-daemon.service", "active", "enabled", "avahi-daemon.socket"),
+    "ModemManager.service": ("ModemManager.service", "active", "enabled", ""),
+    "colord.service": ("colord.service", "inactive", "static", ""),
+}
+TRIGGERS = {t for *_, words in DESKTOP.values() for t in words.split()}
+
+
+def cluster_data(hosts: int = 2, **changes: Any) -> dict[str, Any]:
+    """An owner's file with `hosts` hosts, as plain data."""
+    nodes = [
+        {
+            "name": f"spark{n}",
+            "address": f"192.0.2.{10 + n}",
+            "fabric_address": f"192.168.100.{n}",
+        }
+        for n in range(1, hosts + 1)
+    ]
+    return {
+        "ssh": {"user": "ci"},
+        "head": nodes[0],
+        "workers": nodes[1:],
+        "fabric": {"interfaces": list(PORTS)},
+        "stack": "lab",
+        "rollback_stack": "dsf-lab",
+        "model_dir": "/srv/models",
+    } | changes
+
+
+def cluster(hosts: int = 2, **changes: Any) -> Cluster:
+    return Cluster.model_validate(cluster_data(hosts, **changes))
+
+
+def write_locks(folder: Path) -> None:
+    """Locks of the two lab stacks, with made digests."""
+    folder.mkdir(exist_ok=True)
+    for name, files in (("lab", 120), ("dsf-lab", 12)):
+        lock = {
+            "stack": name,
+            "image": {"index": f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"},
+            "model": {
+                "repository": "lab/tiny",
+                "revision": hashlib.sha1(name.encode()).hexdigest(),  # noqa: S324 - 40 digits
+                "files": [
+                    {
+                        "name": f"model-{n:05d}-of-{files:05d}.safetensors",
+                        "size": 65640,
+                        "sha256": hashlib.sha256(f"{name}{n}".encode()).hexdigest(),
+                    }
+                    for n in range(1, files + 1)
+                ],
+            },
+        }
+        (folder / f"{name}.lock.yaml").write_text(yaml.safe_dump(lock))
+
+
+def locked(name: str, folder: Path) -> Stack:
+    write_locks(folder)
+    return load(name, folder)
+
+
+def file_of(text: str | bytes, mode: int = 0o600) -> dict[str, Any]:
+    data = text.encode() if isinstance(text, str) else text
+    return {"mode": mode, "uid": 0, "gid": 0, "b64": base64.b64encode(data).decode()}
+
+
+def unit(name: str, active: str, file_state: str, triggers: str = "") -> dict[str, str]:
+    load_state = {"masked": "masked", "masked-runtime": "masked"}.get(file_state, "loaded")
+    return {
+        "Id": name,
+        "LoadState": load_state,
+        "ActiveState": active,
+        "UnitFileState": file_state,
+        "TriggeredBy": triggers,
+        "BusName": "",
+    }
+
+
+def absent_unit(name: str) -> dict[str, str]:
+    return {"Id": name, "LoadState": "not-found", "ActiveState": "inactive", "UnitFileState": ""}
+
+
+def link(mtu: int = 1500, *addresses: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "mac": "52:54:00:00:00:01",
+        "mtu": mtu,
+        "state": "UP",
+        "carrier": True,
+        "master": None,
+        "kind": None,
+        "altnames": [],
+        "addresses": list(addresses),
+    } | changes
+
+
+def bond_text(members: Mapping[str, str], mode: str = "fault-tolerance (active-backup)") -> str:
+    """/proc/net/bonding/bond0 as Linux 6.12 writes it; members: name -> MII status."""
+    head = (
+        "Ethernet Channel Bonding Driver: v6.12.74+deb13-amd64\n\n"
+        f"Bonding Mode: {mode}\nPrimary Slave: None\n"
+        f"Currently Active Slave: {next(iter(members), 'None')}\n"
+        "MII Status: up\nMII Polling Interval (ms): 100\nUp Delay (ms): 0\nDown Delay (ms): 0\n"
+        "Peer Notification Delay (ms): 0\n"
+    )
+    return head + "".join(
+        f"\nSlave Interface: {name}\nMII Status: {status}\nSpeed: Unknown\nDuplex: Unknown\n"
+        f"Link Failure Count: 0\nPermanent HW addr: 52:54:01:aa:00:0{n}\nSlave queue ID: 0\n"
+        for n, (name, status) in enumerate(members.items(), start=2)
+    )
+
+
+def roce(address: str, interface: str, index: int = 1) -> dict[str, Any]:
+    """One RDMA device with its link-local GID and the RoCE v2 one of an IPv4 address."""
+    octets = [int(part) for part in address.split(".")]
+    mapped = f"0000:0000:0000:0000:0000:ffff:{octets[0]:02x}{octets[1]:02x}:" + (
+        f"{octets[2]:02x}{octets[3]:02x}"
+    )
+    local = "fe80:0000:0000:0000:5054:01ff:feaa:0002"
+    return {
+        "state": "4: ACTIVE",
+        "gids": {
+            "0": {"gid": local, "type": "RoCE v2", "interface": interface},
+            str(index): {"gid": mapped, "type": "RoCE v2", "interface": interface},
+        },
+    }
+
+
+def container(name: str, image: str, labels: Mapping[str, str], **changes: Any) -> dict[str, Any]:
+    """A running container; `changes` to its top-level keys."""
+    return {
+        "Id": hashlib.sha256(name.encode()).hexdigest(),
+        "Name": f"/{name}",
+        "RestartCount": 0,
+        "State": {
+            "Status": "running",
+            "Running": True,
+            "ExitCode": 0,
+            "StartedAt": "2026-08-26T06:00:00Z",
+            "Restarting": False,
+        },
+        "Reference": image,
+        "Labels": dict(labels),
+        "Restart": "no",
+    } | changes
+
+
+def old_rank(dsf: Stack) -> dict[str, Any]:
+    labels = {"com.docker.compose.project": "dsf-lab", "com.docker.compose.service": "engine"}
+    made = container("dsf-lab-engine-1", dsf.image_reference, labels)
+    return made | {"Restart": "unless-stopped"}
+
+
+def image(reference: str) -> dict[str, Any]:
+    return {"id": "sha256:" + "1" * 64, "digests": [reference], "platform": "linux/amd64"}
+
+
+def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
+    """A host of the lab's `fresh`: desktop, governor performance, old stack, leftovers."""
+    node = wanted.nodes[rank]
+    address = f"{node.fabric_address}/24"
+    playbook = yaml.safe_dump(
+        {"network": {"version": 2, "ethernets": {PORTS[0]: {"addresses": [address]}}}}
+    )
+    management = "network:\n  version: 2\n  ethernets:\n    enP7s7:\n      dhcp4: true\n"
+    users = {"root": file_of(CRONTAB) | {"gid": 104}} if rank == 0 else {}
+    return {
+        "boot": {
+            "default_target": "graphical.target",
+            "override": None,
+            "boot_id": f"boot-{rank}",
+            "machine": "x86_64",
+            "kernel": "6.12.74",
+        },
+        "services": {
+            "units": {
+                **{asked: unit(*found) for asked, found in DESKTOP.items()},
+                cpufreq.UNIT: absent_unit(cpufreq.UNIT),
+            },
+            "triggers": {name: unit(name, "active", "enabled") for name in sorted(TRIGGERS)},
+        },
+        "cpufreq": {
+            "policies": {
+                f"policy{n}": {
+                    "governor": "performance",
+                    "offered": ["performance", "schedutil"],
+                    "driver": "spark_lab",
+                    "online_cpus": str(n),
+                }
+                for n in range(2)
+            }
+        },
+        "fabric": {
+            "interfaces": {
+                "lo": link(65536),
+                "enP7s7": link(1500, f"10.0.2.{11 + rank}/24"),
+                PORTS[0]: link(1500, address),
+                PORTS[1]: link(1500),
+            },
+            "bonds": {},
+            "netplan": {
+                "/etc/netplan/01-mgmt.yaml": file_of(management),
+                "/etc/netplan/40-cx7.yaml": file_of(playbook),
+            },
+            "rdma": {"rocep1s0f0": roce(node.fabric_address, PORTS[0])},
+            "default_interfaces": ["enP7s7"],
+        },
+        "memory": {
+            "meminfo_kib": {
+                "MemTotal": 1500000,
+                "MemFree": 300000,
+                "MemAvailable": 900000,
+                "Cached": 600000,
+            },
+            "shm": [
+                {"name": "psm_3f9ac41e", "bytes": 2097152, "verdict": "leftover"},
+                {"name": "sem.loky-4711-x9", "bytes": 32, "verdict": "leftover"},
+            ],
+        },
+        "crontab": {
+            "users": users,
+            "starters": [STARTER] if rank == 0 else [],
+            "installed": True,
+        },
+        "containers": {"installed": True, "containers": [old_rank(dsf)]},
+        "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},
+        "shards": {shards.directory(one, wanted.model_dir): "unverified" for one in (lab, dsf)},
+        "files": {cpufreq.UNIT_PATH: None},
+        "program": {"sha256": None},
+        "record": {},
+    }
+
+
+def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
+    """A converged host on which nothing runs."""
+    made = dirty(wanted, rank, lab, dsf)
+    node = wanted.nodes[rank]
+    made["boot"]["default_target"] = "multi-user.target"
+    for asked, (name, _, file_state, triggers) in DESKTOP.items():
+        ended = "masked" if file_state in ("static", "indirect") else "disabled"
+        made["services"]["units"][asked] = unit(name, "inactive", ended, triggers)
+    made["services"]["units"][cpufreq.UNIT] = unit(cpufreq.UNIT, "active", "enabled")
+    for name in TRIGGERS:
+        made["services"]["triggers"][name] = unit(name, "inactive", "disabled")
+    for policy in made["cpufreq"]["policies"].values():
+        policy["governor"] = host_settings()["governor"]
+    made["files"] = {cpufreq.UNIT_PATH: file_of(cpufreq.unit_text(), 0o644)}
+    mtu = wanted.fabric.mtu
+    made["fabric"] |= {
+        "interfaces": {
+            "lo": link(65536),
+            "enP7s7": link(1500, f"10.0.2.{11 + rank}/24"),
+            "bond0": link(mtu, f"{node.fabric_address}/24", kind="bond"),
+            **{port: link(mtu, master="bond0") for port in PORTS},
+        },
+        "bonds": {"bond0": bond_text(dict.fromkeys(PORTS, "up"))},
+        "netplan": {
+            "/etc/netplan/01-mgmt.yaml": made["fabric"]["netplan"]["/etc/netplan/01-mgmt.yaml"],
+            netplan.PATH: file_of(netplan.document(wanted, node)),
+        },
+        "rdma": {"rocep1s0f0": roce(node.fabric_address, "bond0")},
+    }
+    made["memory"]["shm"] = []
+    if rank == 0:
+        held = CRONTAB.replace(WATCHDOG, f"#SPARK-HELD-20260826 {WATCHDOG}")
+        made["crontab"]["users"]["root"] |= file_of(held)
+    made["containers"]["containers"] = []
+    made["images"] = {one.image_reference: image(one.image_reference) for one in (lab, dsf)}
+    made["shards"] = dict.fromkeys(made["shards"], "verified")
+    made["program"] = {"sha256": program_sha256()}
+    return made
+
+
+def running(wanted: Cluster, lab: Stack, dsf: Stack) -> list[Snapshot]:
+    """A converged cluster with a rank of `lab` on every host, all of one generation."""
+    made = [bare(wanted, rank, lab, dsf) for rank in range(len(wanted.nodes))]
+    for spec, snapshot in zip(specs(wanted, lab, states(made)), made, strict=True):
+        labels = {**spec.labels, "io.spark-converge.generation": "20260826T060000Z"}
+        one = container(spec.container_name, spec.image, labels)
+        snapshot["containers"]["containers"] = [one]
+        snapshot["record"] = {
+            "generation": "20260826T060000Z",
+            "stack": lab.name,
+            "rank": spec.rank,
+            "spec": spec.spec,
+            "container_id": one["Id"],
+            "started_at": one["State"]["StartedAt"],
+        }
+    return made
+
+
+def states(snapshots: list[Snapshot]) -> list[HostState]:
+    return [state_of(snapshot) for snapshot in snapshots]

@@ -1,0 +1,126 @@
+"""What is to be done so that desktop services are down for good, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from facts.services import Services, parse
+from operations.services import commands, plan, unsettled
+from tests.plan.made_pair import DESKTOP, TRIGGERS, absent_unit, unit
+
+Found = dict[str, dict[str, str]]
+
+
+def services(units: Found, triggers: Found | None = None) -> Services:
+    return parse({"units": units, "triggers": triggers or {}})
+
+
+def one(name: str, active: str, file_state: str) -> Services:
+    return services({name: unit(name, active, file_state)})
+
+
+def test_b01_cups_goes_down_with_socket_and_path_before_the_service() -> None:
+    names = ("cups.socket", "cups.path")
+    found = services(
+        {"cups.service": unit("cups.service", "active", "enabled", "cups.socket cups.path")},
+        {name: unit(name, "active", "enabled") for name in names},
+    )
+    todo = plan(found)
+    assert todo.stop == (*names, "cups.service")
+    assert todo.disable == (*names, "cups.service")
+    assert todo.mask == ()
+
+
+def test_b01_a_socket_that_still_listens_is_a_change_though_the_service_sleeps() -> None:
+    found = services(
+        {"cups.service": unit("cups.service", "inactive", "disabled", "cups.socket")},
+        {"cups.socket": unit("cups.socket", "active", "enabled")},
+    )
+    assert plan(found).stop == ("cups.socket",)
+    assert plan(found).disable == ("cups.socket",)
+    assert unsettled(found) == ["cups.socket is active/enabled"]
+
+
+def test_b05_an_alias_leads_to_the_real_unit_which_is_masked() -> None:
+    found = services({"gdm3.service": unit("gdm.service", "active", "indirect")})
+    todo = plan(found)
+    assert (todo.stop, todo.disable, todo.mask) == (("gdm.service",), (), ("gdm.service",))
+    assert list(commands(found, todo))[-2:] == [
+        "systemctl stop -- gdm.service",
+        "systemctl mask --quiet -- gdm.service",
+    ]
+
+
+def test_two_names_of_one_unit_are_acted_on_once() -> None:
+    gdm = unit("gdm.service", "active", "indirect")
+    todo = plan(services({"gdm3.service": gdm, "display-manager.service": gdm}))
+    assert (todo.stop, todo.mask) == (("gdm.service",), ("gdm.service",))
+
+
+def test_static_colord_is_masked_even_while_it_sleeps() -> None:
+    todo = plan(one("colord.service", "inactive", "static"))
+    assert (todo.stop, todo.disable, todo.mask) == ((), (), ("colord.service",))
+
+
+def test_b07_a_unit_that_the_owner_masked_is_left_and_the_others_go_in_one_run() -> None:
+    found = services(
+        {
+            "cups.service": unit("cups.service", "inactive", "masked"),
+            "ModemManager.service": unit("ModemManager.service", "active", "enabled"),
+        }
+    )
+    todo = plan(found)
+    assert todo.stop == todo.disable == ("ModemManager.service",)
+    assert not any("cups" in command for command in commands(found, todo))
+
+
+def test_a_masked_unit_that_still_runs_is_only_stopped() -> None:
+    todo = plan(one("cups.service", "active", "masked"))
+    assert (todo.stop, todo.disable, todo.mask) == (("cups.service",), (), ())
+
+
+@pytest.mark.parametrize("file_state", ["masked-runtime", "enabled-runtime", "linked-runtime"])
+def test_a_state_that_ends_with_the_next_boot_is_not_for_good(file_state: str) -> None:
+    todo = plan(one("cups.service", "inactive", file_state))
+    assert todo.mask == ("cups.service",)
+
+
+def test_b09_an_absent_unit_is_fine_and_gets_no_ghost_mask() -> None:
+    found = services({"ModemManager.service": absent_unit("ModemManager.service")})
+    assert not plan(found)
+    assert unsettled(found) == []
+
+
+def test_a_unit_without_its_file_that_still_runs_is_stopped_and_masked() -> None:
+    gone = absent_unit("cups.service") | {"ActiveState": "active"}
+    todo = plan(services({"cups.service": gone}))
+    assert (todo.stop, todo.mask) == (("cups.service",), ("cups.service",))
+
+
+@pytest.mark.parametrize("active", ["inactive", "failed"])
+def test_down_for_good_is_no_change(active: str) -> None:
+    assert not plan(one("cups.service", active, "disabled"))
+
+
+@pytest.mark.parametrize("active", ["activating", "deactivating", "reloading", "active"])
+def test_whatever_is_not_asleep_is_stopped(active: str) -> None:
+    assert plan(one("cups.service", active, "disabled")).stop == ("cups.service",)
+
+
+def test_the_states_found_go_into_the_journal_before_anything_is_changed() -> None:
+    found = services(
+        {asked: unit(*state) for asked, state in DESKTOP.items()},
+        {name: unit(name, "active", "enabled") for name in sorted(TRIGGERS)},
+    )
+    said = list(commands(found, plan(found)))
+    first_change = next(n for n, command in enumerate(said) if command.startswith("systemctl"))
+    kept = " ".join(said[:first_change])
+    for name in ("gdm.service", "cups.socket", "cups.path", "cups.service", "colord.service"):
+        assert f"unit.{name} " in kept
+    assert "unit.colord.service 'static inactive'" in kept
+    assert all(command.startswith("systemctl") for command in said[first_change:])
+
+
+def test_a_trigger_that_could_not_be_read_is_not_invented() -> None:
+    found = services({"cups.service": unit("cups.service", "active", "enabled", "cups.socket")})
+    assert plan(found).stop == ("cups.service",)
