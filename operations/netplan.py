@@ -20,6 +20,18 @@ DEVICE_SECTIONS = (
 )  # fmt: skip
 
 
+def _device(mtu: int) -> dict[str, Any]:
+    """A device that only this file configures; made anew each time, or YAML would write aliases."""
+    return {
+        "renderer": "networkd",
+        "dhcp4": False,
+        "dhcp6": False,
+        "link-local": [],
+        "mtu": mtu,
+        "optional": True,
+    }
+
+
 def document(cluster: Cluster, node: Node) -> str:
     """Our netplan file for one host: per-device renderer, everything optional, no global key.
 
@@ -27,15 +39,13 @@ def document(cluster: Cluster, node: Node) -> str:
     management link keeps the renderer that the owner gave it.
     """
     fabric = cluster.fabric
-    quiet = {"renderer": "networkd", "dhcp4": False, "dhcp6": False, "link-local": []}
     address = f"{node.fabric_address}/{fabric.prefix}"
-    member: dict[str, Any] = {**quiet, "mtu": fabric.mtu, "optional": True}
     network: dict[str, Any] = {"version": 2}
     if fabric.mode == "bond":
-        network["ethernets"] = {name: dict(member) for name in fabric.interfaces}
+        network["ethernets"] = {name: _device(fabric.mtu) for name in fabric.interfaces}
         network["bonds"] = {
             BOND_DEVICE: {
-                **member,
+                **_device(fabric.mtu),
                 "interfaces": list(fabric.interfaces),
                 "addresses": [address],
                 # 100 ms: the kernel's documented example (Documentation/networking/bonding.rst)
@@ -43,7 +53,7 @@ def document(cluster: Cluster, node: Node) -> str:
             }
         }
     else:
-        network["ethernets"] = {fabric.device: {**member, "addresses": [address]}}
+        network["ethernets"] = {fabric.device: {**_device(fabric.mtu), "addresses": [address]}}
     return HEADER + yaml.safe_dump({"network": network}, sort_keys=False)
 
 
@@ -52,7 +62,7 @@ def devices_in(text: str) -> set[str] | None:
     try:
         network = (yaml.safe_load(text) or {}).get("network") or {}
         return {str(name) for section in DEVICE_SECTIONS for name in (network.get(section) or {})}
-    except (yaml.YAMLError, AttributeError, TypeError):
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError):  # ValueError: month 13
         return None
 
 
@@ -75,6 +85,17 @@ def replaced(cluster: Cluster, files: Sequence[NetplanFile]) -> list[str]:
     return names
 
 
+def _last_line(node: yaml.Node) -> int:
+    """Number from 0 of the last line of a node's own text: a block collection itself ends only
+    where the next thing begins, behind comments and blank lines."""
+    block = isinstance(node, yaml.CollectionNode) and not node.flow_style
+    if block and node.value:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(node, yaml.MappingNode) else last)
+    literal = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+    return int(node.end_mark.line) - (1 if literal else 0)
+
+
 def lines_to_move(text: str, devices: set[str]) -> list[str]:
     """The lines of a netplan file that define these devices, numbered as in the file."""
     root = yaml.compose(text)
@@ -86,9 +107,8 @@ def lines_to_move(text: str, devices: set[str]) -> list[str]:
             return
         for key, value in node.value:
             if depth == 2 and key.value in devices:
-                end = value.end_mark.line + (1 if value.end_mark.column else 0)
-                span = range(key.start_mark.line, max(end, key.start_mark.line + 1))
-                found.extend(f"{n + 1}: {lines[n]}" for n in span if n < len(lines))
+                span = range(key.start_mark.line, _last_line(value) + 1)
+                found.extend(f"{n + 1}: {lines[n]}" for n in span)
             else:
                 walk(value, depth + 1)
 
@@ -141,12 +161,14 @@ def live_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
         missing = sorted(set(wanted.interfaces) - set(bond.members))
         if missing:
             said.append(f"{BOND_DEVICE} lacks {', '.join(missing)}")
-    for name in (wanted.device, *wanted.interfaces):
+    for name in dict.fromkeys((wanted.device, *wanted.interfaces)):
         link = fabric.links.get(name)
         if link is None:
             said.append(f"{name} does not exist")
         elif link.mtu != wanted.mtu:
             said.append(f"{name} has MTU {link.mtu}, {wanted.mtu} wanted")
+        if link is not None and link.master and wanted.mode != "bond":
+            said.append(f"{name} is a member of {link.master}")
     carrier = fabric.links.get(wanted.device)
     if carrier is not None and address not in carrier.addresses:
         said.append(f"{wanted.device} lacks {address}")

@@ -1,0 +1,305 @@
+"""The fabric: our netplan file, what stands in its way, and how the live state differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from facts.fabric import Fabric, NetplanFile, parse
+from operations.netplan import (
+    PATH,
+    complaints,
+    devices_in,
+    document,
+    lines_to_move,
+    live_faults,
+    replaced,
+    trial_plan,
+    why_not_converged,
+)
+from tests.plan.made_pair import PORTS, bond_text, cluster, file_of, link
+
+PAIR = cluster()
+HEAD = PAIR.nodes[0]
+ADDRESS = "192.168.100.1/24"
+
+MIXED = """\
+network:
+  version: 2
+  ethernets:
+    enP7s7:
+      dhcp4: true
+    enp1s0f0np0:
+      addresses: [192.168.100.1/24]
+      mtu: 9000
+    # the second cable
+    enp1s0f1np1: {mtu: 9000}
+    eth9:
+      dhcp4: false
+"""
+
+
+def converged(**changes: Any) -> Fabric:
+    """The fabric of a converged head, with sections changed."""
+    section = {
+        "interfaces": {
+            "enP7s7": link(1500, "10.0.2.11/24"),
+            "bond0": link(9000, ADDRESS, kind="bond"),
+            **{port: link(9000, master="bond0") for port in PORTS},
+        },
+        "bonds": {"bond0": bond_text(dict.fromkeys(PORTS, "up"))},
+        "netplan": {PATH: file_of(document(PAIR, HEAD))},
+        "rdma": {},
+        "default_interfaces": ["enP7s7"],
+    }
+    return parse(section | changes)
+
+
+def interfaces(**changes: dict[str, Any] | None) -> Fabric:
+    """Links of the converged head, some changed or (None) taken away."""
+    links = {name: vars(found) for name, found in converged().links.items()} | changes
+    return converged(interfaces={name: found for name, found in links.items() if found})
+
+
+def with_file(text: str, path: str = "/etc/netplan/50-x.yaml") -> list[NetplanFile]:
+    return [NetplanFile(path, text, 0o600)]
+
+
+def test_the_bond_document_has_no_global_key_and_everything_optional() -> None:
+    network = yaml.safe_load(document(PAIR, HEAD))["network"]
+    assert set(network) == {"version", "ethernets", "bonds"}
+    assert set(network["ethernets"]) == set(PORTS)
+    bond = network["bonds"]["bond0"]
+    for device in (*network["ethernets"].values(), bond):
+        assert (device["renderer"], device["mtu"], device["optional"]) == ("networkd", 9000, True)
+        assert (device["dhcp4"], device["dhcp6"], device["link-local"]) == (False, False, [])
+    assert bond["addresses"] == [ADDRESS]
+    assert bond["interfaces"] == list(PORTS)
+    assert bond["parameters"] == {"mode": "active-backup", "mii-monitor-interval": 100}
+    assert "addresses" not in network["ethernets"][PORTS[0]]
+
+
+def test_each_host_gets_its_own_address_and_the_owners_values() -> None:
+    made = cluster(
+        3, fabric={"interfaces": list(PORTS), "mtu": 1500, "prefix": 16, "bond_mode": "balance-xor"}
+    )
+    texts = [
+        yaml.safe_load(document(made, node))["network"]["bonds"]["bond0"] for node in made.nodes
+    ]
+    assert [t["addresses"] for t in texts] == [[f"192.168.100.{n}/16"] for n in (1, 2, 3)]
+    assert {t["parameters"]["mode"] for t in texts} == {"balance-xor"}
+    assert {t["mtu"] for t in texts} == {1500}
+
+
+def test_a_single_cable_has_no_bond() -> None:
+    made = cluster(fabric={"mode": "single", "interfaces": [PORTS[0]]})
+    network = yaml.safe_load(document(made, made.nodes[1]))["network"]
+    assert set(network) == {"version", "ethernets"}
+    assert network["ethernets"][PORTS[0]]["addresses"] == ["192.168.100.2/24"]
+
+
+def test_no_anchors_in_the_document() -> None:
+    assert "&id" not in document(PAIR, HEAD)
+
+
+def test_devices_of_every_section_are_seen() -> None:
+    text = "network: {bonds: {b: {}}, wifis: {w: {}}, vlans: {v.1: {}}, ethernets: {e: {}}}"
+    assert devices_in(text) == {"b", "w", "v.1", "e"}
+    assert devices_in("network: {version: 2}") == set()
+    assert devices_in("") == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "network: [",
+        "- a\n- b",
+        "just text",
+        "network: 5",
+        "network: {ethernets: 5}",
+        "network: {version: 2, x: 2026-13-45}",
+        "network: {ethernets: {? [a, b] : {}}}",
+        "\t\x00",
+    ],
+)
+def test_no_readable_netplan_is_said_and_never_raises(text: str) -> None:
+    assert devices_in(text) is None
+    fabric = converged(netplan={"/etc/netplan/50-x.yaml": file_of(text)})
+    assert complaints(PAIR, HEAD, fabric) == [
+        "spark1: /etc/netplan/50-x.yaml is no readable netplan file: mend it first"
+    ]
+
+
+def test_only_the_owners_files_of_fabric_devices_alone_are_replaced() -> None:
+    fabric_only = "network: {ethernets: {enp1s0f0np0: {}}, bonds: {bond0: {}}}"
+    assert replaced(PAIR, with_file(fabric_only)) == ["50-x.yaml"]
+    assert replaced(PAIR, with_file(fabric_only, "/run/netplan/50-x.yaml")) == []
+    assert replaced(PAIR, with_file(fabric_only, PATH)) == []
+    assert replaced(PAIR, with_file(MIXED)) == []
+    assert replaced(PAIR, with_file("network: {version: 2}")) == []
+    assert replaced(PAIR, with_file("network: {ethernets: {eth9: {}}}")) == []
+    assert replaced(PAIR, with_file("network: [")) == []
+
+
+def test_a_mixed_file_is_refused_with_exactly_the_lines_to_move() -> None:
+    lines = lines_to_move(MIXED, set(PORTS))
+    assert lines == [
+        "6:     enp1s0f0np0:",
+        "7:       addresses: [192.168.100.1/24]",
+        "8:       mtu: 9000",
+        "10:     enp1s0f1np1: {mtu: 9000}",
+    ]
+    fabric = converged(netplan={"/etc/netplan/50-x.yaml": file_of(MIXED)})
+    (said,) = complaints(PAIR, HEAD, fabric)
+    assert said.startswith(
+        "spark1: /etc/netplan/50-x.yaml defines enp1s0f0np0, enp1s0f1np1 beside enP7s7, eth9; "
+        "move these lines"
+    )
+    for line in lines:
+        assert line in said
+
+
+def test_the_last_device_of_a_mixed_file_is_given_to_its_end() -> None:
+    text = "network:\n  ethernets:\n    enP7s7: {}\n  bonds:\n    bond0:\n      mtu: 9000\n"
+    assert lines_to_move(text, {"bond0"}) == ["5:     bond0:", "6:       mtu: 9000"]
+    assert lines_to_move(text.rstrip("\n"), {"bond0"})[-1] == "6:       mtu: 9000"
+    assert lines_to_move("network: {ethernets: {enp1s0f0np0: {}, a: {}}}", {"enp1s0f0np0"}) == [
+        "1: network: {ethernets: {enp1s0f0np0: {}, a: {}}}"
+    ]
+    assert lines_to_move("network:\n  ethernets:\n    bond0:\n    a: {}\n", {"bond0"}) == [
+        "3:     bond0:"
+    ]
+
+
+def test_mixed_files_outside_etc_are_not_ours_to_mend() -> None:
+    assert complaints(PAIR, HEAD, converged(netplan={"/run/netplan/a.yaml": file_of(MIXED)})) == []
+
+
+def test_d11_an_altname_leads_to_the_name_that_exists() -> None:
+    renamed = link(1500, altnames=[PORTS[0]])
+    fabric = interfaces(**{PORTS[0]: None, "enp1s0f0": renamed})
+    assert complaints(PAIR, HEAD, fabric) == [
+        "spark1: fabric interface enp1s0f0np0 is absent; the host has enp1s0f0: put that name "
+        "in fabric.interfaces"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "there"), [("enp1s0f0", "enp1s0f0np0"), ("enp1s0f0np0", "enp1s0f0")]
+)
+def test_d11_a_lost_or_new_suffix_is_seen_without_altnames(asked: str, there: str) -> None:
+    made = cluster(fabric={"mode": "single", "interfaces": [asked]})
+    (said,) = complaints(made, made.nodes[0], converged(interfaces={there: link()}))
+    assert f"the host has {there}: put that name" in said
+
+
+def test_an_interface_that_is_nowhere_is_said_plainly() -> None:
+    (said,) = complaints(PAIR, HEAD, interfaces(**{PORTS[1]: None}))
+    assert "enp1s0f1np1 is absent" in said
+    assert "ip link" in said
+    assert "put that name" not in said
+
+
+@pytest.mark.parametrize("device", ["bond0", PORTS[0]])
+def test_a_default_route_over_the_fabric_is_refused(device: str) -> None:
+    (said,) = complaints(PAIR, HEAD, converged(default_interfaces=["enP7s7", device]))
+    assert f"the default route goes over the fabric ({device})" in said
+
+
+def test_all_complaints_come_at_once() -> None:
+    fabric = converged(
+        interfaces={PORTS[0]: link()},
+        netplan={"/etc/netplan/a.yaml": file_of(MIXED), "/etc/netplan/b.yaml": file_of("- x")},
+        default_interfaces=[PORTS[0]],
+    )
+    assert len(complaints(PAIR, HEAD, fabric)) == 4
+
+
+def test_a_converged_host_has_no_faults() -> None:
+    assert why_not_converged(PAIR, HEAD, converged()) == []
+    assert complaints(PAIR, HEAD, converged()) == []
+
+
+@pytest.mark.parametrize(
+    ("fabric", "said"),
+    [
+        (converged(bonds={}), ["bond0 does not exist"]),
+        (
+            converged(bonds={"bond0": bond_text({PORTS[0]: "up"})}),
+            ["bond0 lacks enp1s0f1np1"],
+        ),
+        (
+            interfaces(bond0=link(1500, ADDRESS)),
+            ["bond0 has MTU 1500, 9000 wanted"],
+        ),
+        (
+            interfaces(**{PORTS[1]: link(1500, master="bond0")}),
+            ["enp1s0f1np1 has MTU 1500, 9000 wanted"],
+        ),
+        (interfaces(bond0=link(9000)), ["bond0 lacks 192.168.100.1/24"]),
+        (
+            interfaces(bond0=link(9000, "192.168.100.1/16")),
+            ["bond0 lacks 192.168.100.1/24"],
+        ),
+        (
+            interfaces(**{PORTS[0]: link(9000, ADDRESS)}),
+            ["enp1s0f0np0 still has 192.168.100.1/24"],
+        ),
+        (interfaces(**{PORTS[1]: None}), ["enp1s0f1np1 does not exist"]),
+    ],
+)
+def test_each_drift_of_the_live_state_is_named(fabric: Fabric, said: list[str]) -> None:
+    assert live_faults(PAIR, HEAD, fabric) == said
+
+
+def test_d13_a_bond_in_another_mode_is_a_fault_and_is_made_anew() -> None:
+    wrong = converged(
+        bonds={"bond0": bond_text(dict.fromkeys(PORTS, "up"), "load balancing (round-robin)")}
+    )
+    assert live_faults(PAIR, HEAD, wrong) == ["bond0 is in mode balance-rr, active-backup wanted"]
+    assert trial_plan(PAIR, HEAD, wrong)["delete_links"] == ["bond0"]
+    assert trial_plan(PAIR, HEAD, wrong)["created_links"] == []
+    assert trial_plan(PAIR, HEAD, converged())["delete_links"] == []
+
+
+def test_a_bond_that_the_trial_makes_goes_with_it() -> None:
+    plan = trial_plan(PAIR, HEAD, converged(bonds={}))
+    assert (plan["delete_links"], plan["created_links"]) == ([], ["bond0"])
+    assert plan["files"] == {"60-spark-converge.yaml": document(PAIR, HEAD)}
+
+
+def test_a_bond_goes_when_a_single_cable_is_wanted() -> None:
+    single = cluster(fabric={"mode": "single", "interfaces": [PORTS[0]]})
+    plan = trial_plan(single, single.nodes[0], converged())
+    assert (plan["delete_links"], plan["created_links"]) == (["bond0"], [])
+
+
+def test_a_member_that_is_still_enslaved_is_no_single_cable() -> None:
+    single = cluster(fabric={"mode": "single", "interfaces": [PORTS[0]]})
+    enslaved = interfaces(bond0=link(9000), **{PORTS[0]: link(9000, ADDRESS, master="bond0")})
+    assert live_faults(single, single.nodes[0], enslaved) == ["enp1s0f0np0 is a member of bond0"]
+
+
+def test_files_count_too_but_only_for_convergence() -> None:
+    playbook = "network: {ethernets: {enp1s0f0np0: {addresses: [192.168.100.1/24]}}}"
+    files = {"/etc/netplan/40-cx7.yaml": file_of(playbook)}
+    fabric = converged(netplan=files)
+    assert live_faults(PAIR, HEAD, fabric) == []
+    assert why_not_converged(PAIR, HEAD, fabric) == [
+        f"{PATH} is absent",
+        "/etc/netplan/40-cx7.yaml defines fabric devices too",
+    ]
+    assert trial_plan(PAIR, HEAD, fabric)["shadow"] == ["40-cx7.yaml"]
+
+
+def test_our_own_file_must_be_the_text_and_closed_to_others() -> None:
+    other = document(PAIR, PAIR.nodes[1])
+    assert why_not_converged(PAIR, HEAD, converged(netplan={PATH: file_of(other)})) == [
+        f"{PATH} is not as wanted"
+    ]
+    open_file = {PATH: file_of(document(PAIR, HEAD), 0o644)}
+    assert why_not_converged(PAIR, HEAD, converged(netplan=open_file)) == [
+        f"{PATH} has mode 644, 600 wanted"
+    ]
