@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from inventory.schema import Cluster, InventoryError, Node, load
 
 Host = tuple[str, dict[str, Any]]
@@ -43,8 +45,20 @@ def fail_percent(cluster: Cluster) -> int:
     return math.ceil(100 * (count - 1) / count)
 
 
+def refuse_unordered() -> None:
+    """Exit when pyinfra was told to give up the order between hosts, which a launch lives by."""
+    context = click.get_current_context(silent=True)
+    given = context.params if context else {}
+    flags = [f"--{name.replace('_', '-')}" for name in ("serial", "no_wait") if given.get(name)]
+    if flags:
+        told = f"{' '.join(flags)} found; the ranks are started and stopped in step on all hosts: "
+        print(told + "run it without", file=sys.stderr)
+        raise SystemExit(1)
+
+
 def load_or_exit(path: Path, overrides: Mapping[str, str] | None = None) -> Cluster:
     """The cluster of `path`; on mistakes their lines on standard error and exit status 1."""
+    refuse_unordered()
     try:
         return load(path, overrides)
     except InventoryError as error:

@@ -36,9 +36,11 @@ def absent_hosts(job: Job) -> list[str]:
 
 def host_complaints(cluster: Cluster, node: Node, state: HostState, governor: str) -> Iterator[str]:
     """Why this host cannot be converged."""
-    for part, unknown in state.unknowns().items():
-        if part in NEEDED:
-            yield f"{node.name}: {part} {unknown}"
+    unread = {part: why for part, why in state.unknowns().items() if part in NEEDED}
+    if len(unread) == len(NEEDED) and len(set(unread.values())) == 1:
+        yield f"{node.name}: its state could not be read ({unread['boot'].reason})"
+        return
+    yield from (f"{node.name}: {part} {unknown}" for part, unknown in unread.items())
     if not isinstance(state.containers, Unknown) and not state.containers.installed:
         yield f"{node.name}: docker is not installed"
     if isinstance(state.cpufreq, Cpufreq):
