@@ -34,13 +34,14 @@ class Found:
 
 
 def stack_of(container: Container, known: Sequence[Stack]) -> str | None:
-    """The known stack that a container belongs to: by our label, compose project, image or name."""
+    """The known stack that a container belongs to: by our label, else project, image or name."""
+    if any(container.stack == stack.name for stack in known):
+        return container.stack
     for stack in known:
         signs = stack.recognise
         repository = container.reference.split("@")[0].rsplit(":", 1)
         if (
-            container.stack == stack.name
-            or container.compose_project in signs.compose_projects
+            container.compose_project in signs.compose_projects
             or container.reference.split("@")[0] in signs.image_repositories
             or repository[0] in signs.image_repositories
             or any(fnmatch.fnmatchcase(container.name, p) for p in signs.name_patterns)
