@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -94,6 +95,17 @@ def test_health_is_claimed_before_the_model_is_there(ranks: Ranks) -> None:
     worker = ranks.start(1)
     ranks.wait_for_line(worker, "ready")
     assert ranks.content("2+3") == "5"
+
+
+def test_a_completion_asked_for_too_early_waits_and_is_answered(ranks: Ranks) -> None:
+    head = ranks.start(0)
+    ranks.wait_for_line(head, "waiting for 1 worker")
+    with ThreadPoolExecutor() as pool:
+        early = pool.submit(ranks.content, "2+3")
+        ranks.wait_in_silence()
+        assert not early.done()
+        ranks.start(1)
+        assert early.result() == "5"
 
 
 def test_a_dead_worker_leaves_a_head_that_claims_health(ranks: Ranks) -> None:
