@@ -72,18 +72,21 @@ def launch_complaints(
 
 def complaints(job: Job, governor: str, launches: bool) -> list[str]:
     """All complaints about all hosts; reads every reachable host once."""
-    said = absent_hosts(job)
+    absent = absent_hosts(job)
+    said = list(absent)
     if job.stack is not None and launches:
         lock = f"files/stacks/{job.stack.name}.lock.yaml"
-        said += [f"unlocked: {s}; not launched before {lock} names them" for s in job.stack.unlocked]
-    if said:
+        gaps = job.stack.unlocked
+        said += [f"unlocked: {gap}; not launched before {lock} names them" for gap in gaps]
+    if absent:
         return said
     states = job.states()
     for node, state in zip(job.cluster.nodes, states, strict=True):
         said += host_complaints(job.cluster, node, state, governor)
         if job.stack is not None and launches:
             said += launch_complaints(job.cluster, node, state, job.stack, job.known)
-    if job.stack is not None and launches:
+    read = not any(isinstance(state.fabric, Unknown) for state in states)  # else it is said above
+    if job.stack is not None and launches and read:
         try:
             said += check_pair(specs(job.cluster, job.stack, states))
         except StackError as error:

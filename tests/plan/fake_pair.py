@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from pyinfra import config
+from pyinfra.context import config
 
 from facts.snapshot import END
 from inventory.hosts import fail_percent, groups

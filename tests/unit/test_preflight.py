@@ -1,0 +1,163 @@
+"""Everything that forbids a job, on every host, said at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operations.preflight import complaints
+from stacks.definition import Stack, load
+from tests.plan.made_job import commands, made_job
+from tests.plan.made_pair import Snapshot, cluster, cluster_data, container, dirty, locked
+
+GRAFANA = container("grafana", "grafana/grafana:12", {})
+
+
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stack, Stack]:
+    folder: Path = tmp_path_factory.mktemp("locks")
+    return locked("lab", folder), locked("dsf-lab", folder)
+
+
+@pytest.fixture
+def pair(stacks: tuple[Stack, Stack]) -> list[Snapshot]:
+    return [dirty(cluster(), rank, *stacks) for rank in range(2)]
+
+
+def said(
+    stacks: tuple[Stack, Stack],
+    pair: list[Snapshot],
+    launches: bool = True,
+    stack: Stack | None = None,
+    **changes: Any,
+) -> list[str]:
+    job = made_job(cluster(**changes), pair, stack or stacks[0], (*stacks,))
+    return complaints(job, "schedutil", launches)
+
+
+def test_a_dirty_pair_is_no_reason_to_refuse(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    assert said(stacks, pair) == said(stacks, pair, launches=False) == []
+
+
+def test_what_forbids_a_host_is_said_for_every_host_in_one_go(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[0]["containers"]["containers"].append(GRAFANA)
+    pair[0]["fabric"]["default_interfaces"] = ["enp1s0f0np0"]
+    pair[1]["containers"] = {"unknown": "Failed: Cannot connect to the Docker daemon"}
+    pair[1]["cpufreq"]["policies"]["policy1"]["offered"] = ["performance", "powersave"]
+    found = said(stacks, pair)
+    assert [line.split(":")[0] for line in found] == ["spark1", "spark1", "spark2", "spark2"]
+    assert "default route goes over the fabric" in found[0]
+    assert "grafana of no known stack runs" in found[1]
+    assert found[2].endswith("containers unknown (Failed: Cannot connect to the Docker daemon)")
+    assert found[3] == "spark2: policy1 offers performance powersave, not schedutil"
+
+
+def test_strangers_may_be_stopped_where_the_owner_says_so(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[1]["containers"]["containers"].append(GRAFANA)
+    assert len(said(stacks, pair)) == 1
+    assert said(stacks, pair, policy={"foreign_containers": "stop"}) == []
+    assert said(stacks, pair, launches=False) == []
+
+
+@pytest.mark.parametrize("part", ["boot", "services", "cpufreq", "fabric", "memory", "crontab"])
+def test_a_part_that_could_not_be_read_forbids_the_job(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot], part: str
+) -> None:
+    pair[1][part] = {"unknown": "no answer"}
+    assert said(stacks, pair) == [f"spark2: {part} unknown (no answer)"]
+
+
+def test_a_host_that_could_not_be_read_is_one_sentence(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[1] = {name: {"unknown": "python3: not found"} for name in pair[1]}
+    assert said(stacks, pair) == ["spark2: its state could not be read (python3: not found)"]
+
+
+def test_a_host_without_docker_is_not_a_daemon_that_is_down(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[0]["containers"] = {"installed": False, "containers": []}
+    assert said(stacks, pair) == ["spark1: docker is not installed"]
+
+
+def test_no_frequency_scaling_is_no_reason_to_refuse(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[0]["cpufreq"] = {"policies": {}}
+    assert said(stacks, pair) == []
+
+
+def test_a_missing_model_directory_and_too_little_memory_forbid_a_launch_only(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[0]["shards"]["/srv/models/lab"] = "absent"
+    pair[1]["memory"]["meminfo_kib"]["MemTotal"] = 150 * 1024
+    assert said(stacks, pair) == [
+        "spark1: no model directory /srv/models/lab (model_dir in the owner's file)",
+        "spark2: 150 MiB of memory in all, lab wants 200 MiB available",
+    ]
+    assert said(stacks, pair, launches=False) == []
+
+
+def test_an_unlocked_stack_is_refused_beside_all_other_reasons(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[0]["cpufreq"]["policies"]["policy0"]["offered"] = []
+    unlocked = load("glm53-sglang-nvfp4")
+    found = said(stacks, pair, stack=unlocked)
+    assert any(line.startswith("unlocked: ") for line in found)
+    assert "spark1: policy0 offers nothing, not schedutil" in found
+    names_lock = [line for line in found if "glm53-sglang-nvfp4.lock.yaml" in line]
+    assert len(names_lock) == len(unlocked.unlocked)
+    assert not any("unlocked" in line for line in said(stacks, pair, False, stack=unlocked))
+
+
+def test_ranks_that_differ_in_gid_are_refused_before_the_launch(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    second = dict(pair[0]["fabric"]["rdma"]["rocep1s0f0"])
+    gids = second["gids"]
+    pair[0]["fabric"]["rdma"]["roceP2p1s0f0"] = {"state": "4: ACTIVE", "gids": {"7": gids["1"]}}
+    (found,) = said(stacks, pair)
+    assert found.startswith("spark1: GID indexes of 192.168.100.1 differ")
+
+
+def test_a_host_that_is_gone_is_said_and_no_other_is_read(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    job = made_job(cluster(), pair, stacks[0], stacks)
+    job.state.active_hosts.discard(job.hosts[1])
+    assert complaints(job, "schedutil", True) == [
+        "@fake/spark2: cannot be reached; nothing was changed on the other hosts"
+    ]
+    assert not any(" snapshot " in c for c in commands(job.hosts[0]))
+
+
+def test_a_host_left_out_by_limit_is_said(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    job = made_job(cluster(), pair, stacks[0], stacks)
+    job.state.limit_hosts = [job.hosts[0]]
+    (found,) = complaints(job, "schedutil", True)
+    assert found.startswith("@fake/spark2: left out by --limit or --exclude")
+
+
+def test_every_host_is_read_once(stacks: tuple[Stack, Stack], pair: list[Snapshot]) -> None:
+    job = made_job(cluster(), pair, stacks[0], stacks)
+    complaints(job, "schedutil", True)
+    complaints(job, "schedutil", True)
+    for host in job.hosts:
+        assert sum(" snapshot " in c for c in commands(host)) == 1
+
+
+def test_the_made_owners_file_is_one_that_the_schema_takes() -> None:
+    assert cluster(8).nodes[7].fabric_address == cluster_data(8)["workers"][6]["fabric_address"]
