@@ -1,0 +1,182 @@
+"""Each acceptance test fails for its own drift, and for no other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.lab.acceptance_run import failing
+from tests.running_lab import HOSTS, lab, on, snapshots
+
+CRONTAB = "/var/spool/cron/crontabs/root"
+POLICY = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+LOCK = "lab.lock.yaml"
+
+
+@dataclass(frozen=True)
+class Drift:
+    """test: that must fail, with its parameter; do and undo: shell scripts, run as root on host."""
+
+    test: str
+    do: str
+    undo: str
+    host: str = "spark2"
+    parameter: str = ""
+
+    @property
+    def name(self) -> str:
+        """The failing test as pytest names it."""
+        tail = f"-{self.parameter}" if self.parameter else ""
+        return f"{self.test}[ssh://{self.host}{tail}]"
+
+
+DRIFTS = (
+    Drift(
+        "test_host_boots_into_the_wanted_target",
+        "systemctl set-default --quiet graphical.target",
+        "systemctl set-default --quiet multi-user.target",
+    ),
+    Drift(
+        "test_service_is_down_and_nothing_can_start_it",
+        "systemctl unmask --quiet colord.service",
+        "systemctl mask --quiet colord.service",
+        parameter="colord.service",
+    ),
+    Drift(
+        "test_service_is_down_and_nothing_can_start_it",
+        "systemctl start avahi-daemon.socket",
+        "systemctl stop avahi-daemon.socket avahi-daemon.service",
+        parameter="avahi-daemon.service",
+    ),
+    Drift(
+        "test_service_is_down_and_nothing_can_start_it",
+        "systemctl enable --quiet bluetooth.service",
+        "systemctl disable --quiet bluetooth.service",
+        parameter="bluetooth.service",
+    ),
+    Drift(
+        "test_every_cpu_policy_runs_under_the_wanted_governor",
+        f"echo performance > {POLICY}",
+        f"echo schedutil > {POLICY}",
+    ),
+    Drift(
+        "test_governor_is_set_again_at_every_boot",
+        "systemctl disable --quiet spark-converge-governor.service",
+        "systemctl enable --quiet spark-converge-governor.service",
+    ),
+    Drift(
+        "test_shared_memory_holds_no_segment_of_a_dead_engine",
+        "head -c 4096 /dev/zero > /dev/shm/psm_0badcafe",
+        "rm /dev/shm/psm_0badcafe",
+    ),
+    Drift(
+        "test_mtu_is_as_wanted_on_the_fabric_and_its_members",
+        "ip link set enp1s0f1np1 mtu 1500",
+        "ip link set enp1s0f1np1 mtu 9000",
+    ),
+    Drift(
+        "test_fabric_address_is_on_its_device_and_on_no_other",
+        "ip address add 192.168.100.2/32 dev lo",
+        "ip address del 192.168.100.2/32 dev lo",
+    ),
+    Drift(
+        "test_netplan_files_of_the_fabric_are_readable_by_root_only",
+        "chmod 644 /etc/netplan/60-spark-converge.yaml",
+        "chmod 600 /etc/netplan/60-spark-converge.yaml",
+    ),
+    Drift(
+        "test_full_frames_cross_the_fabric_unfragmented",
+        "ip route add 192.168.100.1/32 dev bond0 mtu 1500",
+        "ip route del 192.168.100.1/32 dev bond0 mtu 1500",
+    ),
+    Drift(
+        "test_nothing_is_there_but_the_wanted_rank",
+        "docker create --name stray $(docker inspect --format '{{.Config.Image}}' spark-lab-1) "
+        "> /dev/null",
+        "docker rm stray > /dev/null",
+    ),
+    Drift(
+        "test_rank_does_not_come_back_by_itself",
+        "docker update --restart=always spark-lab-1 > /dev/null",
+        "docker update --restart=no spark-lab-1 > /dev/null",
+    ),
+    Drift(
+        "test_no_armed_cron_line_starts_an_engine",
+        f"echo '0 5 31 2 * docker compose -p dsf-lab up -d' >> {CRONTAB}",
+        f"sed -i '$d' {CRONTAB}",
+    ),
+    Drift(
+        "test_held_cron_lines_carry_a_dated_tag",
+        rf"sed -i -E 's/^#SPARK-HELD-[0-9]+ (.*ready\.sh)/#SPARK-HELD \1/' {CRONTAB}",
+        rf"sed -i -E 's/^#SPARK-HELD (.*ready\.sh)/#SPARK-HELD-20260826 \1/' {CRONTAB}",
+        host="spark1",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def healthy(request: pytest.FixtureRequest) -> None:
+    """The served pair, on which every acceptance test passes."""
+    if "served" not in snapshots():
+        request.getfixturevalue("first_serve")
+    lab("restore", "served")
+    assert failing(HOSTS) == set()
+
+
+@contextmanager
+def drifted(drift: Drift) -> Iterator[None]:
+    on(drift.host, drift.do)
+    try:
+        yield
+    finally:
+        on(drift.host, drift.undo)
+
+
+@pytest.mark.parametrize("drift", DRIFTS, ids=lambda d: f"{d.test}-{d.parameter}".strip("-"))
+def test_drift_fails_its_own_test_and_no_other(healthy: None, drift: Drift) -> None:
+    with drifted(drift):
+        assert failing([drift.host]) == {drift.name}
+
+
+def test_pulled_cable_fails_the_test_of_the_bond_only(healthy: None) -> None:
+    lab("cable", "2", "pull")
+    try:
+        seen = failing(["spark2"])
+    finally:
+        lab("cable", "2", "plug")
+    assert seen == {"test_bond_is_up_on_every_wanted_member[ssh://spark2]"}
+
+
+def test_lock_that_moved_on_fails_the_test_of_the_image_only(healthy: None, tmp_path: Path) -> None:
+    locks = Path(lab("ssh-config").strip()).parent / "locks"
+    shutil.copy(locks / LOCK, tmp_path)
+    lock = yaml.safe_load((tmp_path / LOCK).read_text())
+    lock["image"]["index"] = "sha256:" + "0" * 64
+    (tmp_path / LOCK).write_text(yaml.safe_dump(lock))
+    seen = failing(["spark2"], f"--locks={tmp_path}")
+    assert seen == {"test_rank_runs_the_locked_image[ssh://spark2]"}
+
+
+def test_empty_answer_fails_the_test_of_the_completion_only(healthy: None) -> None:
+    on("spark1", "echo answer-empty > /etc/lab-engine/faults")
+    try:
+        seen = failing(["spark1"])
+    finally:
+        on("spark1", "rm /etc/lab-engine/faults")
+    assert seen == {"test_head_answers_a_real_completion"}
+
+
+def test_rank_started_by_itself_fails_the_test_of_the_launch(healthy: None) -> None:
+    """Last here: a rank that was started again alone makes the pair useless until a new launch."""
+    on("spark2", "docker restart spark-lab-1 > /dev/null")
+    try:
+        seen = failing(HOSTS, "-k", "launch or wanted_rank or image or come_back")
+    finally:
+        lab("restore", "served")
+    assert seen == {"test_all_ranks_run_since_one_and_the_same_launch"}
