@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from facts.unknown import Section
 
 
+UNREADABLE = "(unreadable)"
+
+
 @dataclass(frozen=True)
 class Policy:
-    """governor is None where the kernel refuses the read: all CPUs of the policy are offline."""
+    """governor is None where all CPUs of the policy are offline (the kernel refuses access), and
+    UNREADABLE, which is never the wanted one, where it refuses although some are online."""
 
     name: str
     governor: str | None
@@ -36,7 +40,7 @@ def parse(section: Section) -> Cpufreq:
         tuple(
             Policy(
                 name,
-                None if not found["online_cpus"] else found["governor"],
+                (found["governor"] or UNREADABLE) if found["online_cpus"] else None,
                 tuple(found["offered"]),
             )
             for name, found in sorted(section["policies"].items())
