@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from facts.unknown import Section
 
-
 UNREADABLE = "(unreadable)"
 
 

@@ -77,8 +77,8 @@ def bond(name: str, text: str) -> Bond:
     """Parse /proc/net/bonding/<name> (kernel: Documentation/networking/bonding.rst)."""
     mode = re.search(r"^Bonding Mode: (.*)$", text, re.MULTILINE)
     active = re.search(r"^Currently Active Slave: (\S+)$", text, re.MULTILINE)
-    members = re.findall(r"^Slave Interface: (\S+)\nMII Status: (\S+)$", text, re.MULTILINE)
-    raw = mode.group(1).strip() if mode else "unknown"
+    members = re.findall(r"^Slave Interface: (\S+)\nMII Status: (.+)$", text, re.MULTILINE)
+    raw = mode.group(1).split(" (fail_over_mac")[0].strip() if mode else "unknown"
     return Bond(
         name=name,
         mode=MODES.get(raw, raw),

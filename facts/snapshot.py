@@ -151,7 +151,7 @@ class Snapshot(FactBase[HostState]):
             return unread(f"answer cut short: {' '.join(output)[-120:]!r}")
         try:
             return state_of(json.loads("".join(output[:-1])))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return unread(f"odd answer: {error}")
 
 

@@ -28,5 +28,5 @@ def parsed(section: object, parse: Callable[[Section], T]) -> T | Unknown:
         return Unknown(str(section["unknown"]))
     try:
         return parse(section)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         return Unknown(f"odd answer: {type(error).__name__}: {error}")
