@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pyinfra.api.config import Config
@@ -13,7 +14,7 @@ from pyinfra.api.state import State
 from pyinfra.connectors.fake import FakeConnector
 
 from facts.snapshot import END, Ask, Reader
-from inventory.hosts import groups
+from inventory.hosts import fail_percent, groups
 from inventory.schema import Cluster
 from operations.job import Job
 from stacks.definition import Stack
@@ -26,15 +27,22 @@ def made_job(
     stack: Stack | None,
     known: tuple[Stack, ...],
     name: str = "serve",
+    responses: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> Job:
-    """A run of `name` over connected hosts that answer with these snapshots."""
+    """A run of `name` over connected hosts that answer with these snapshots.
+
+    responses: rank -> part of a command -> what @fake answers to it, before the snapshot.
+    """
     made = groups(cluster, connector="@fake/")
     hosts: list[tuple[str, dict[str, Any]]] = [*made.head, *made.workers]
-    for (_, data), snapshot in zip(hosts, snapshots, strict=True):
+    for rank, ((_, data), snapshot) in enumerate(zip(hosts, snapshots, strict=True)):
         data |= {"fake_delay": 0, "fake_delay_jitter": 0}
-        data["fake_responses"] = {" snapshot ": [json.dumps(snapshot), END]}
+        data["fake_responses"] = {
+            **(responses or {}).get(rank, {}),
+            " snapshot ": [json.dumps(snapshot), END],
+        }
     inventory = Inventory((hosts, {}))  # type: ignore[no-untyped-call]
-    state = State(inventory, Config())  # type: ignore[no-untyped-call]
+    state = State(inventory, Config(FAIL_PERCENT=fail_percent(cluster)))  # type: ignore[no-untyped-call]
     connect_all(state)
     ranked = tuple(inventory.get_host(host_name) for host_name, _ in hosts)
     return Job(name, cluster, stack, known, ranked, Reader(Ask()))
