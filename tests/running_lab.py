@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,15 @@ def lab(*words: str) -> str:
     return done.stdout
 
 
+@cache
+def ssh_config() -> str:
+    """Path of the lab's ssh_config."""
+    return lab("ssh-config").strip()
+
+
 def on(host: str, script: str) -> str:
     """What a shell script prints that runs as root on a host; AssertionError when it fails."""
-    line = ["ssh", "-F", lab("ssh-config").strip(), host, "sudo", "sh", "-s"]
+    line = ["ssh", "-F", ssh_config(), host, "sudo", "sh", "-s"]
     done = subprocess.run(
         line, input=script, capture_output=True, text=True, timeout=300, check=False
     )

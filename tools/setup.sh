@@ -31,9 +31,9 @@ shellcheck shellcheck"
 
 missing_packages() {
     printf '%s\n' "$programs" | while read -r program package; do
-        PATH="$PATH:/usr/sbin:/sbin" command -v "$program" > /dev/null || printf '%s ' "$package"
+        PATH="$PATH:/usr/sbin:/sbin" command -v "$program" > /dev/null || printf ' %s' "$package"
     done
-    find_python > /dev/null || printf 'python3 python3-venv'
+    find_python > /dev/null || printf ' python3 python3-venv'
 }
 
 # The first Python that is new enough and can make a virtual environment with pip in it.
@@ -53,29 +53,29 @@ asks() { [ "${CI:-}" != true ] && [ -t 0 ] && [ -t 1 ]; }
 install_packages() {
     packages=$1
     command -v apt-get > /dev/null ||
-        stop "needed and not installed: $packages(Debian's names); apt-get is not on this" \
+        stop "needed and not installed:$packages (Debian's names); apt-get is not on this" \
             "machine: install them with its own package manager and start again"
     root=
     if [ "$(id -u)" -ne 0 ]; then
         root=sudo
         command -v sudo > /dev/null ||
-            stop "needed: root, or sudo, to run: apt-get install $packages"
+            stop "needed: root, or sudo, to run: apt-get install$packages"
         asks || sudo -n true 2> /dev/null ||
-            stop "sudo asks for a password here; run first: sudo apt-get install $packages"
+            stop "sudo asks for a password here; run first: sudo apt-get install$packages"
     fi
-    say "to be installed with ${root:+sudo }apt-get: $packages"
+    say "to be installed with ${root:+sudo }apt-get:$packages"
     if asks; then
         printf '%s' "setup: go on? [Y/n] "
         read -r answer
         case "$answer" in
             "" | [Yy]*) ;;
-            *) stop "nothing was installed; the lab needs: $packages" ;;
+            *) stop "nothing was installed; the lab needs:$packages" ;;
         esac
     fi
     # Debian's docker-registry package starts a registry on every interface, on the port of the
     # lab's own: it must neither start now nor at the next boot.
     registry=
-    case " $packages" in
+    case "$packages " in
         *" docker-registry "*) command -v systemctl > /dev/null && registry=docker-registry ;;
     esac
     [ -z "$registry" ] || $root systemctl mask --quiet "$registry" 2> /dev/null || registry=
@@ -103,7 +103,7 @@ if [ -n "$missing" ]; then
     python=$(find_python) ||
         stop "$(python3 --version 2>&1) with venv found; Python 3.11 or later is needed"
     missing=$(missing_packages)
-    [ -z "$missing" ] || stop "still not there after the installation: $missing"
+    [ -z "$missing" ] || stop "still not there after the installation:$missing"
 fi
 
 key=$(venv_key "$python")

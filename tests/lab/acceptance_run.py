@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.running_lab import REPOSITORY, lab
+from tests.running_lab import REPOSITORY, ssh_config
 
 
 def failing(hosts: Sequence[str], *options: str) -> set[str]:
@@ -25,7 +25,7 @@ def failing(hosts: Sequence[str], *options: str) -> set[str]:
             [
                 *(sys.executable, "-m", "pytest", "tests/acceptance", "-q"),
                 f"--hosts={','.join(f'ssh://{host}' for host in hosts)}",
-                f"--ssh-config={lab('ssh-config').strip()}",
+                f"--ssh-config={ssh_config()}",
                 *("--sudo", "--cluster=inventory/lab.yaml", f"--junitxml={report}", *options),
                 *("-p", "no:cacheprovider"),
             ],

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.lab.acceptance_run import failing
-from tests.running_lab import HOSTS, lab, on, snapshots
+from tests.running_lab import HOSTS, lab, on, snapshots, ssh_config
 
 CRONTAB = "/var/spool/cron/crontabs/root"
 POLICY = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
@@ -154,7 +154,7 @@ def test_pulled_cable_fails_the_test_of_the_bond_only(healthy: None) -> None:
 
 
 def test_lock_that_moved_on_fails_the_test_of_the_image_only(healthy: None, tmp_path: Path) -> None:
-    locks = Path(lab("ssh-config").strip()).parent / "locks"
+    locks = Path(ssh_config()).parent / "locks"
     shutil.copy(locks / LOCK, tmp_path)
     lock = yaml.safe_load((tmp_path / LOCK).read_text())
     lock["image"]["index"] = "sha256:" + "0" * 64
