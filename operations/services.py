@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyinfra.api.command import StringCommand
@@ -34,15 +34,15 @@ def startable_without_enabling(unit: Unit) -> bool:
     return unit.file_state not in ("enabled", "linked")
 
 
-def plan(services: Services) -> Changes:
-    """What is still to do; empty when every asked unit is absent or down for good.
+def plan(services: Services, names: Sequence[str]) -> Changes:
+    """What is still to do; empty when every unit of `names` is absent or down for good.
 
     Triggers (sockets, paths, timers) go first, or they would start the service again.
     """
     stop: list[str] = []
     disable: list[str] = []
     mask: list[str] = []
-    for unit in services.asked.values():
+    for unit in (services.asked[name] for name in names):
         if unit.absent:
             continue
         triggers = [services.units[t] for t in unit.triggers if t in services.units]
@@ -57,9 +57,9 @@ def plan(services: Services) -> Changes:
     return Changes(tuple(stop), tuple(disable), tuple(mask))
 
 
-def unsettled(services: Services) -> list[str]:
+def unsettled(services: Services, asked: Sequence[str]) -> list[str]:
     """One sentence for each unit that is not down for good."""
-    todo = plan(services)
+    todo = plan(services, asked)
     names = dict.fromkeys((*todo.stop, *todo.disable, *todo.mask))
     return [f"{n} is {services.units[n].active}/{services.units[n].file_state}" for n in names]
 
@@ -79,12 +79,13 @@ def commands(services: Services, todo: Changes) -> Iterable[str]:
 
 
 @operation()
-def down_for_good(job: Job, rank: int) -> Commands:
+def down_for_good(job: Job, rank: int, names: Sequence[str]) -> Commands:
     """
-    Stop the asked units with their sockets, paths and timers, and keep them from starting again.
+    Stop units with their sockets, paths and timers, and keep them from starting again.
 
-    + job: the run (its question names the units)
+    + job: the run (its question has the units)
     + rank: of this host
+    + names: the units, e.g. ``cups.service``
 
     Absent units are fine. Undo: the states found are in the journal.
     """
@@ -93,13 +94,13 @@ def down_for_good(job: Job, rank: int) -> Commands:
     if isinstance(found, Unknown):
         yield refuse(job, f"{host.name}: services {found}")
         return
-    todo = plan(found)
+    todo = plan(found, names)
     if not todo:
         host.noop("the desktop services are down")
         return
     yield StringCommand(" && ".join(commands(found, todo)))
     job.changed(host)
     now = job.read(host).services
-    left = [str(now)] if isinstance(now, Unknown) else unsettled(now)
+    left = [str(now)] if isinstance(now, Unknown) else unsettled(now, names)
     if left:
         yield refuse(job, f"{host.name}: still not down for good: {', '.join(left)}")

@@ -19,7 +19,9 @@ def harmless(run: Job, rank: int) -> None:
     boot.default_target(
         job=run, rank=rank, target=settings["boot_target"], name="Boots without a desktop"
     )
-    services.down_for_good(job=run, rank=rank, name="Desktop services down for good")
+    services.down_for_good(
+        job=run, rank=rank, names=settings["services_down"], name="Desktop services down for good"
+    )
     cpufreq.governor(
         job=run, rank=rank, want=settings["governor"], name="CPU governor on every policy"
     )

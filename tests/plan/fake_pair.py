@@ -1,4 +1,7 @@
-"""Inventory of @fake hosts: the shipped cluster, answering snapshots from $FAKE_STATES (JSON)."""
+"""Inventory of @fake hosts: the cluster of $FAKE_CLUSTER, answering snapshots from $FAKE_STATES.
+
+$FAKE_GONE names a host that does not answer: nothing listens on port 1 of the loopback.
+"""
 
 import json
 import os
@@ -13,10 +16,17 @@ from inventory.schema import load
 _cluster = load(Path(os.environ["FAKE_CLUSTER"]))
 _states = json.loads(Path(os.environ["FAKE_STATES"]).read_text())
 _groups = groups(_cluster, connector="@fake/")
-for _name, _data in [*_groups.head, *_groups.workers]:
-    _data["fake_delay"] = _data["fake_delay_jitter"] = 0
-    _data["fake_responses"] = {" snapshot ": [json.dumps(_states[_data["node"].name]), END]}
+
+
+def _faked(name, data):
+    node = data["node"].name
+    if node == os.environ.get("FAKE_GONE"):
+        return node, data | {"ssh_hostname": "127.0.0.1", "ssh_port": 1}
+    answer = [json.dumps(_states[node]), END]
+    fake = {"fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": {" snapshot ": answer}}
+    return name, data | fake
+
 
 config.FAIL_PERCENT = fail_percent(_cluster)
-head = _groups.head
-workers = _groups.workers
+head = [_faked(*_host) for _host in _groups.head]
+workers = [_faked(*_host) for _host in _groups.workers]

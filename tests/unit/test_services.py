@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from facts.services import Services, parse
-from operations.services import commands, plan, unsettled
+from operations import services as operation
+from operations.services import Changes, commands
 from tests.plan.made_pair import DESKTOP, TRIGGERS, absent_unit, unit
 
 Found = dict[str, dict[str, str]]
@@ -13,6 +14,14 @@ Found = dict[str, dict[str, str]]
 
 def services(units: Found, triggers: Found | None = None) -> Services:
     return parse({"units": units, "triggers": triggers or {}})
+
+
+def plan(found: Services) -> Changes:
+    return operation.plan(found, list(found.asked))
+
+
+def unsettled(found: Services) -> list[str]:
+    return operation.unsettled(found, list(found.asked))
 
 
 def one(name: str, active: str, file_state: str) -> Services:
@@ -124,3 +133,15 @@ def test_the_states_found_go_into_the_journal_before_anything_is_changed() -> No
 def test_a_trigger_that_could_not_be_read_is_not_invented() -> None:
     found = services({"cups.service": unit("cups.service", "active", "enabled", "cups.socket")})
     assert plan(found).stop == ("cups.service",)
+
+
+def test_a_unit_that_was_only_asked_about_is_left_alone() -> None:
+    """The governor's boot unit is read by the same question and must stay enabled."""
+    found = services(
+        {
+            "cups.service": unit("cups.service", "active", "enabled"),
+            "ours.service": unit("ours.service", "active", "enabled"),
+        }
+    )
+    assert operation.plan(found, ["cups.service"]).stop == ("cups.service",)
+    assert operation.unsettled(found, []) == []

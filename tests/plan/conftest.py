@@ -1,0 +1,121 @@
+"""`python -m pyinfra` over @fake hosts: what a deploy would do where, and in which order."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inventory.schema import Cluster
+from stacks.definition import Stack
+from tests.plan.made_pair import Snapshot, cluster_data, dirty, locked
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One pyinfra run. operations: (name, hosts that it would change), in the order of the plan."""
+
+    status: int
+    out: str
+    err: str
+    state_home: Path
+
+    @property
+    def operations(self) -> list[tuple[str, tuple[str, ...]]]:
+        plan = json.loads(self.out)["plan"]
+        return [
+            (
+                one["name"].split(" | ")[-1],
+                tuple(sorted(h.removeprefix("@fake/") for h in one["hosts_with_change"])),
+            )
+            for one in plan
+        ]
+
+    @property
+    def changes(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [one for one in self.operations if one[1]]
+
+    def commands(self, host: str) -> list[str]:
+        """First lines of the commands that were run on a host (with --debug only)."""
+        mark = f"[fake] simulating command on @fake/{host}: "
+        return [line.split(mark, 1)[1] for line in self.err.splitlines() if mark in line]
+
+    def refusal(self) -> list[str]:
+        """The reasons of a refused run, each once, whatever line of it they stand on."""
+        lines = (line.split("]", 1)[-1].strip() for line in self.err.splitlines())
+        return list(dict.fromkeys(ln[2:] for ln in lines if ln.startswith("- ")))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An owner's file, its stacks, and what every host would answer; tests change it and run."""
+
+    folder: Path
+    data: dict[str, Any]
+    lab: Stack
+    dsf: Stack
+    snapshots: list[Snapshot]
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster.model_validate(self.data)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.cluster.nodes)
+
+    def run(self, deploy: str, *arguments: str, gone: str = "") -> Run:
+        owner, answers = self.folder / "cluster.yaml", self.folder / "answers.json"
+        owner.write_text(yaml.safe_dump(self.data))
+        answers.write_text(json.dumps(dict(zip(self.names, self.snapshots, strict=True))))
+        command = [sys.executable, "-m", "pyinfra", "tests/plan/fake_pair.py"]
+        done = subprocess.run(
+            [*command, f"deploys/{deploy}.py", *arguments],
+            cwd=ROOT,
+            env=os.environ
+            | {
+                "FAKE_CLUSTER": str(owner),
+                "FAKE_STATES": str(answers),
+                "FAKE_GONE": gone,
+                "XDG_STATE_HOME": str(self.folder / "state"),
+                "PYINFRA_PROGRESS": "off",
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return Run(done.returncode, done.stdout, done.stderr, self.folder / "state")
+
+    def plan(self, deploy: str, *arguments: str, gone: str = "") -> Run:
+        return self.run(deploy, "--dry", "--json", *arguments, gone=gone)
+
+
+@pytest.fixture(scope="session")
+def locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("locks")
+
+
+@pytest.fixture
+def pair(tmp_path: Path, locks: Path) -> Callable[..., Pair]:
+    """Make a cluster of `hosts` dirty hosts; further words change its owner's file."""
+
+    def make(hosts: int = 2, **changes: Any) -> Pair:
+        data = cluster_data(hosts, lock_dir=str(locks), **changes)
+        lab, dsf = locked("lab", locks), locked("dsf-lab", locks)
+        wanted = Cluster.model_validate(data)
+        snapshots = [dirty(wanted, rank, lab, dsf) for rank in range(hosts)]
+        return Pair(tmp_path, data, lab, dsf, snapshots)
+
+    return make
