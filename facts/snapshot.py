@@ -24,7 +24,18 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.api.host import Host
 
-from facts import boot, containers, cpufreq, crontab, fabric, images, memory, services, shards
+from facts import (
+    boot,
+    containers,
+    cpufreq,
+    crontab,
+    fabric,
+    images,
+    machine,
+    memory,
+    services,
+    shards,
+)
 from facts.unknown import Unknown, parsed
 
 PROGRAM = Path(__file__).parents[1] / "files" / "bin" / "spark_host"
@@ -37,13 +48,14 @@ class Ask:
     """What a job wants to know beyond the fixed parts.
 
     units: systemd units; images: references by digest; shards: (directory, lock hash) pairs;
-    files: paths of our own files.
+    files: paths of our own files; extra: parts that are read only when asked for.
     """
 
     units: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     shards: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,7 @@ class HostState:
     files: Mapping[str, OwnFile | None] | Unknown
     program: str | Unknown | None
     record: Mapping[str, Any] | Unknown
+    machine: machine.Machine | Unknown | None  # None: not asked for
 
     def unknowns(self) -> dict[str, Unknown]:
         """Part -> Unknown, for everything that could not be read."""
@@ -120,6 +133,7 @@ def state_of(answer: object) -> HostState:
         files=parsed(part.get("files"), files_of),
         program=parsed(part.get("program"), lambda s: s["sha256"]),
         record=parsed(part.get("record"), dict),
+        machine=parsed(part["machine"], machine.parse) if "machine" in part else None,
     )
 
 

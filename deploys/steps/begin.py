@@ -34,8 +34,11 @@ def known_stacks(cluster: Cluster) -> tuple[Stack, ...]:
         raise PyinfraError("\n".join(error.lines)) from None
 
 
-def begin(name: str, stack_name: str | None) -> Job:
-    """The run of this job; `stack_name` is what shall serve (None: nothing is launched)."""
+def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job:
+    """The run of this job; `stack_name` is what shall serve (None: nothing is launched).
+
+    extra: parts of the hosts' state that are read only when asked for.
+    """
     cluster: Cluster = host.data.cluster
     known = known_stacks(cluster)
     stack = next((one for one in known if one.name == stack_name), None)
@@ -50,6 +53,7 @@ def begin(name: str, stack_name: str | None) -> Job:
             (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted
         ),
         files=(cpufreq.UNIT_PATH,),
+        extra=extra,
     )
     return job.start(name, host, cluster, stack, known, ask)
 
@@ -57,7 +61,8 @@ def begin(name: str, stack_name: str | None) -> Job:
 @deploy("Preflight")
 def preflight_checks(run: Job, launches: bool) -> None:
     """All complaints about all hosts, before anything is changed anywhere."""
-    job.barrier(job=run, title="Preflight", name="Stage: Preflight")
+    # No barrier yet: the preflight itself says which host is missing, and why the others wait.
+    job.milestone(job=run, title="Preflight", name="Stage: Preflight")
     preflight.passed(
         job=run,
         governor=host_settings()["governor"],

@@ -14,6 +14,7 @@ import stat
 
 import containers
 import crontab
+import machine
 import shards
 import shm
 from run import Failed, read, run
@@ -201,10 +202,13 @@ SECTIONS = {
     "record": record,
 }
 
+# Read only when a job asks for them: they cost too much for every one.
+EXTRA = {"machine": machine.section}
+
 
 def answer(name, ask):
     try:
-        return SECTIONS[name](ask)
+        return {**SECTIONS, **EXTRA}[name](ask)
     except (Failed, OSError, ValueError, KeyError, TypeError) as error:
         return {"unknown": f"{type(error).__name__}: {error}"}
 
@@ -212,5 +216,6 @@ def answer(name, ask):
 def main(argv):
     ask = json.loads(argv[0])
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        jobs = {name: pool.submit(answer, name, ask) for name in SECTIONS}
+        names = [*SECTIONS, *(name for name in EXTRA if name in ask.get("extra", ()))]
+        jobs = {name: pool.submit(answer, name, ask) for name in names}
         return {name: job.result() for name, job in jobs.items()}

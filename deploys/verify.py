@@ -1,0 +1,17 @@
+"""Say how the hosts differ from the owner's file and from each other, side by side on one page.
+
+READ-ONLY. One exec a host, and one completion asked of a set of ranks that looks right.
+Exit status 0 when all is ok (or unsupported), 1 when anything drifted or could not be read; the
+JSON whose path is printed tells which.
+"""
+
+from pyinfra.context import host
+
+from deploys.steps.begin import begin, host_settings
+from operations import verify
+
+run = begin("verify", host.data.stack, extra=("machine",))
+stack = run.stack
+assert stack is not None  # noqa: S101 - begin() refuses an unknown name
+
+verify.look(run, host.data.rank, stack, host_settings())

@@ -1,0 +1,143 @@
+"""What hosts of one cluster should have alike, and what the machine feels: sensors and clocks.
+
+Read by verify only. Each figure is null where this host has no such thing.
+"""
+
+import glob
+import json
+import os
+
+from run import read, run
+
+# A driver that hangs must not hold up the others' answer.
+PROBE_S = 10
+GPU_FIELDS = (
+    "name,driver_version,vbios_version,temperature.gpu,clocks.sm,clocks_event_reasons.active"
+)
+
+
+def docker():
+    """{"version", "driver", "store"}; {"absent": True} without docker, {"unread": why} without
+    an answer of its daemon."""
+    status, out, err = run(["docker", "info", "--format", "{{json .}}"], PROBE_S)
+    if status == 127:
+        return {"absent": True}
+    try:
+        info = json.loads(out)
+    except ValueError:
+        return {"unread": err.strip() or "docker info failed"}
+    if not info.get("ServerVersion"):
+        return {"unread": err.strip() or " ".join(info.get("ServerErrors") or ["no daemon"])}
+    store = [value for name, value in info.get("DriverStatus") or [] if name == "driver-type"]
+    return {
+        "version": info.get("ServerVersion"),
+        "driver": info.get("Driver"),
+        # The containerd image store names its snapshotter here; the classic one says nothing.
+        "store": "containerd" if any("containerd" in value for value in store) else "docker",
+    }
+
+
+def gpus():
+    """One dict of GPU_FIELDS for each GPU; None without nvidia-smi. GB10 answers [N/A] to some."""
+    status, out, err = run(
+        ["nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits"], PROBE_S
+    )
+    if status == 127:
+        return None
+    if status:
+        return {"unread": (err or out).strip() or f"nvidia-smi: exit status {status}"}
+    names = GPU_FIELDS.split(",")
+    rows = [[word.strip() for word in line.split(",")] for line in out.splitlines() if line.strip()]
+    return [dict(zip(names, row)) for row in rows if len(row) == len(names)]
+
+
+def zones():
+    """Thermal zones: {"name", "celsius", "passive_celsius", "critical_celsius"}."""
+    found = []
+    for folder in sorted(glob.glob("/sys/class/thermal/thermal_zone*")):
+        trips = {}
+        for path in glob.glob(folder + "/trip_point_*_type"):
+            limit = _celsius(read(path.replace("_type", "_temp")))
+            kind = read(path)
+            if kind and limit and limit > 0:
+                trips[kind] = min(limit, trips.get(kind, limit))
+        found.append(
+            {
+                "name": read(folder + "/type") or os.path.basename(folder),
+                "celsius": _celsius(read(folder + "/temp")),
+                "passive_celsius": trips.get("passive"),
+                "critical_celsius": trips.get("critical") or trips.get("hot"),
+            }
+        )
+    return found
+
+
+def hwmon():
+    """Sensors of drivers (NVMe, NIC): {"name", "celsius", "critical_celsius"}."""
+    found = []
+    for path in sorted(glob.glob("/sys/class/hwmon/hwmon*/temp*_input")):
+        stem = path[: -len("_input")]
+        name = read(os.path.dirname(path) + "/name") or "hwmon"
+        label = read(stem + "_label")
+        found.append(
+            {
+                "name": f"{name} {label}" if label else name,
+                "celsius": _celsius(read(path)),
+                "critical_celsius": _celsius(read(stem + "_crit")),
+            }
+        )
+    return found
+
+
+def _celsius(text):
+    """Millidegrees as sysfs has them, in degrees; None for anything else."""
+    try:
+        return int(text) / 1000
+    except (TypeError, ValueError):
+        return None
+
+
+def clocks():
+    """{policy: {"now_mhz", "cap_mhz", "top_mhz"}} in MHz."""
+    found = {}
+    for folder in sorted(glob.glob("/sys/devices/system/cpu/cpufreq/policy*")):
+        names = {"now_mhz": "scaling_cur_freq", "cap_mhz": "scaling_max_freq"}
+        names["top_mhz"] = "cpuinfo_max_freq"
+        found[os.path.basename(folder)] = {
+            key: _mhz(read(f"{folder}/{name}")) for key, name in names.items()
+        }
+    return found
+
+
+def _mhz(text):
+    return int(text) // 1000 if text and text.isdigit() else None
+
+
+def nics():
+    """{device: firmware} of the RDMA devices; "" for a software device, which has none."""
+    return {
+        os.path.basename(folder): read(folder + "/fw_ver")
+        for folder in sorted(glob.glob("/sys/class/infiniband/*"))
+    }
+
+
+def os_name():
+    for line in (read("/etc/os-release") or "").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.split("=", 1)[1].strip('"')
+    return None
+
+
+def section(_):
+    return {
+        "os": os_name(),
+        "product": read("/sys/class/dmi/id/product_name"),
+        "bios": read("/sys/class/dmi/id/bios_version"),
+        "cpus": os.cpu_count(),
+        "docker": docker(),
+        "gpus": gpus(),
+        "nic_firmware": nics(),
+        "zones": zones(),
+        "hwmon": hwmon(),
+        "clocks": clocks(),
+    }

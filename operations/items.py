@@ -1,0 +1,305 @@
+"""What verify looks at on one host: wanted, found, verdict. Pure; the comparisons are those of the
+operations, so that verify and a dry run cannot disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from facts.boot import Boot
+from facts.containers import Containers
+from facts.cpufreq import Cpufreq
+from facts.fabric import Fabric
+from facts.images import Images
+from facts.machine import Machine, Sensor
+from facts.memory import Memory
+from facts.services import Services, Unit
+from facts.shards import Shards
+from facts.snapshot import HostState, program_sha256
+from facts.unknown import Unknown
+from inventory.schema import BOND_DEVICE, Cluster, Node
+from operations import cpufreq, netplan, services, shards
+from operations.pair import fabric_facts, foreign
+from stacks.definition import Stack
+
+# unsupported: this host has no such thing; unknown: it could not be read. Neither is "ok".
+Verdict = Literal["ok", "drift", "unsupported", "unknown"]
+# Bits of clocks_event_reasons that mean a limit was hit (nvml.h nvmlClocksEventReason*): software
+# power cap 0x4, hardware slowdown 0x8, software thermal 0x20, hardware thermal 0x40, brake 0x80.
+THROTTLED = 0xEC
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the page for one host; part groups the lines."""
+
+    part: str
+    name: str
+    wanted: str
+    found: str
+    verdict: Verdict
+
+
+def judged(part: str, name: str, wanted: str, found: str, good: bool) -> Item:
+    return Item(part, name, wanted, found, "ok" if good else "drift")
+
+
+def unread(part: str, name: str, wanted: str, why: Unknown | str) -> Item:
+    return Item(part, name, wanted, str(why), "unknown")
+
+
+def program(state: HostState) -> Item:
+    name, wanted = "on-host program", f"{program_sha256()[:12]}"
+    if isinstance(state.program, Unknown):
+        return unread("host", name, wanted, state.program)
+    found = state.program[:12] if state.program else "absent"
+    return judged("host", name, wanted, found, state.program == program_sha256())
+
+
+def boot(state: HostState, target: str) -> Item:
+    found = state.boot
+    if not isinstance(found, Boot):
+        return unread("host", "boots into", target, found)
+    # The kernel command line wins over the default target, whatever systemctl says.
+    seen = f"{found.default_target}, but {found.override}" if found.override else ""
+    good = found.default_target == target and not found.override
+    return judged("host", "boots into", target, seen or found.default_target, good)
+
+
+def described(unit: Unit) -> str:
+    if unit.absent:
+        return "absent"
+    return f"{unit.name} {unit.active}/{unit.file_state or 'no file'}"
+
+
+def service(found: Services, asked: str) -> Item:
+    """One unit with its sockets, paths and timers, as services.plan sees them."""
+    unit = found.asked.get(asked)
+    if unit is None:
+        return unread("services", asked, "down for good", "not in the answer")
+    left = services.unsettled(found, [asked])
+    return judged("services", asked, "down for good", "; ".join(left) or described(unit), not left)
+
+
+def desktop(state: HostState, units: list[str]) -> Iterator[Item]:
+    for asked in units:
+        if isinstance(state.services, Unknown):
+            yield unread("services", asked, "down for good", state.services)
+        else:
+            yield service(state.services, asked)
+
+
+def governor(state: HostState, want: str) -> Iterator[Item]:
+    found = state.cpufreq
+    if not isinstance(found, Cpufreq):
+        yield unread("cpu", "governor", want, found)
+        return
+    if not found.supported:
+        for name in ("governor", "governor at boot"):
+            yield Item("cpu", name, want, "no CPU frequency policies", "unsupported")
+        return
+    wrong = set(cpufreq.wrong_policies(found, want))
+    offline = [p.name for p in found.policies if p.offline]
+    told = [f"{p.name} {p.governor}" for p in found.policies if p.name in wrong]
+    told = told or [f"{want} on {len(found.policies) - len(offline)} policies"]
+    told += [f"{name} offline" for name in offline]
+    yield judged("cpu", "governor", want, ", ".join(told), not wrong)
+    if isinstance(state.files, Unknown) or isinstance(state.services, Unknown):
+        yield unread("cpu", "governor at boot", want, "its boot unit could not be read")
+        return
+    kept = cpufreq.persisted(state)
+    seen = f"{cpufreq.UNIT} {'enabled' if kept else 'absent, changed or not enabled'}"
+    yield judged("cpu", "governor at boot", want, seen, kept)
+
+
+def cables(cluster: Cluster, fabric: Fabric) -> Iterator[Item]:
+    """Each fabric port's own link; a bond with one member left still carries everything."""
+    wanted = cluster.fabric
+    bond = fabric.bonds.get(BOND_DEVICE)
+    for name in wanted.interfaces:
+        link = fabric.links.get(name)
+        if link is None:
+            yield judged("fabric", f"link {name}", "up", "absent", False)
+            continue
+        seen, good = ("up" if link.carrier else "no carrier"), link.carrier
+        if wanted.mode == "bond" and bond is not None and name in bond.members:
+            inside = name in bond.members_up
+            seen, good = seen + ("" if inside else f", down in {bond.name}"), good and inside
+            seen += f", active in {bond.name}" if bond.active == name else ""
+        yield judged("fabric", f"link {name}", "up", seen, good)
+
+
+def roce(cluster: Cluster, node: Node, fabric: Fabric) -> Item:
+    """The GID that NCCL looks for; a bond of ConnectX-7 ports does not always have it."""
+    wanted = f"RoCE v2 GID of {node.fabric_address}"
+    facts = fabric_facts(cluster, node.rank, fabric)
+    if not facts.hcas:
+        return Item("fabric", "RDMA", wanted, "no RDMA device on the fabric", "unsupported")
+    states = {h.name: h.state for h in fabric.hcas}
+    seen = [
+        f"{hca} {states[hca]}, "
+        + (f"GID {facts.gid_indexes[hca]}" if hca in facts.gid_indexes else "no such GID")
+        for hca in facts.hcas
+    ]
+    good = any(states[hca] == "ACTIVE" for hca in facts.gid_indexes)
+    return judged("fabric", "RDMA", wanted, "; ".join(seen), good)
+
+
+def network(cluster: Cluster, node: Node, state: HostState) -> Iterator[Item]:
+    wanted = f"{cluster.fabric.device} {node.fabric_address}, MTU {cluster.fabric.mtu}"
+    fabric = state.fabric
+    if not isinstance(fabric, Fabric):
+        yield unread("fabric", "fabric", wanted, fabric)
+        yield from (
+            unread("fabric", f"link {name}", "up", fabric) for name in cluster.fabric.interfaces
+        )
+        return
+    why = netplan.why_not_converged(cluster, node, fabric)
+    why += netplan.complaints(cluster, node, fabric)
+    yield judged("fabric", "fabric", wanted, "; ".join(why) or "as wanted", not why)
+    yield from cables(cluster, fabric)
+    yield roce(cluster, node, fabric)
+
+
+def shared_memory(state: HostState) -> Item:
+    found = state.memory
+    if not isinstance(found, Memory):
+        return unread("memory", "shared memory", "no dead segments", found)
+    left = found.leftovers
+    size_mib = sum(s.size_bytes for s in left) / 2**20
+    seen = f"{len(left)} dead segments, {size_mib:.1f} MiB" if left else "none"
+    return judged("memory", "shared memory", "no dead segments", seen, not left)
+
+
+def headroom(state: HostState, stack: Stack) -> Item:
+    """MemFree beside MemAvailable: on unified memory page cache is not free for the GPU."""
+    found, floor = state.memory, stack.memory.floor_mib
+    wanted = f"{floor} MiB in all, available before a bind"
+    if not isinstance(found, Memory):
+        return unread("memory", "memory", wanted, found)
+    seen = f"{found.total_mib} MiB, {found.available_mib} available, {found.free_mib} free"
+    return judged("memory", "memory", wanted, seen, found.total_mib >= floor)
+
+
+def strangers(cluster: Cluster, state: HostState, known: tuple[Stack, ...]) -> Item:
+    found = state.containers
+    if not isinstance(found, Containers):
+        return unread("engine", "other containers", "none", found)
+    if not found.installed:
+        return judged("engine", "other containers", "none", "docker is not installed", False)
+    names = [c.name for c in foreign(state, known)]
+    return judged("engine", "other containers", "none", ", ".join(names) or "none", not names)
+
+
+def image(state: HostState, stack: Stack) -> Item:
+    if stack.unlocked:
+        return unread("engine", "image", "by digest", f"{stack.name} is not locked")
+    digest = stack.image_reference.split("@")[-1][:19]
+    found = state.images
+    if not isinstance(found, Images):
+        return unread("engine", "image", digest, found)
+    there = bool(found.found.get(stack.image_reference))
+    return judged("engine", "image", digest, "present" if there else "absent", there)
+
+
+def model(cluster: Cluster, state: HostState, stack: Stack) -> Item:
+    if stack.unlocked:
+        return unread("engine", "model files", "by SHA-256", f"{stack.name} is not locked")
+    found = state.shards
+    where = shards.directory(stack, cluster.model_dir)
+    said = found.state.get(where) if isinstance(found, Shards) else str(found)
+    if said is None or isinstance(found, Unknown) or said == "unverified":
+        told = "never read in full (deploys/prepare.py does)" if said == "unverified" else said
+        return unread("engine", "model files", "verified", told or "not in the answer")
+    seen = "unchanged since their full read" if said == "verified" else said
+    return judged("engine", "model files", "verified", seen, said == "verified")
+
+
+def heat(sensor: Sensor) -> Item | None:
+    """A sensor that has a limit or at least a figure."""
+    wanted = f"below {sensor.limit_celsius:.0f} °C" if sensor.limit_celsius else "-"
+    if sensor.celsius is None:
+        return None
+    good = sensor.limit_celsius is None or sensor.celsius < sensor.limit_celsius
+    return judged("machine", sensor.name, wanted, f"{sensor.celsius:.0f} °C", good)
+
+
+def hottest(sensors: tuple[Sensor, ...]) -> list[Sensor]:
+    """The hottest sensor of each name: a Spark has several zones that call themselves the same."""
+    best: dict[str, Sensor] = {}
+    for one in sensors:
+        kept = best.get(one.name)
+        if one.celsius is not None and (kept is None or one.celsius > (kept.celsius or 0)):
+            best[one.name] = one
+    return [best[name] for name in sorted(best)]
+
+
+def clocks(found: Machine) -> Item:
+    read = [c for c in found.clocks if c.now_mhz is not None]
+    if not read:
+        return Item("machine", "CPU clock", "-", "no CPU frequency policies", "unsupported")
+    low, high = min(c.now_mhz or 0 for c in read), max(c.now_mhz or 0 for c in read)
+    caps = sorted({c.cap_mhz for c in read if c.cap_mhz and c.cap_mhz != c.top_mhz})
+    capped = f", capped at {'/'.join(map(str, caps))}" if caps else ""
+    span = f"{low}" if low == high else f"{low} to {high}"
+    return judged("machine", "CPU clock", "-", f"{span} MHz{capped}", True)
+
+
+def graphics(found: Machine) -> Iterator[Item]:
+    """One line for each GPU; throttling is a drift, a question answered [N/A] is said as such."""
+    if found.gpus_unread:
+        yield unread("machine", "GPU", "not throttled", found.gpus_unread)
+    elif found.gpus is None:
+        yield Item("machine", "GPU", "not throttled", "no nvidia-smi here", "unsupported")
+    for number, gpu in enumerate(found.gpus or ()):
+        name = "GPU" if number == 0 else f"GPU {number}"
+        heat_c = "N/A" if gpu.celsius is None else f"{gpu.celsius:.0f} °C"
+        clock = "N/A" if gpu.sm_mhz is None else f"{gpu.sm_mhz} MHz"
+        seen = f"{gpu.name} {heat_c}, {clock}"
+        if gpu.throttled is None:
+            yield Item("machine", name, "not throttled", f"{seen}, throttling N/A", "unsupported")
+            continue
+        bits = gpu.throttled & THROTTLED
+        yield judged(
+            "machine", name, "not throttled", seen + (f", throttled ({bits:#x})" if bits else ""),
+            not bits,
+        )  # fmt: skip
+
+
+def machine(state: HostState) -> Iterator[Item]:
+    found = state.machine
+    if not isinstance(found, Machine):
+        yield unread("machine", "sensors", "-", found or "not asked for")
+        return
+    warm = [item for one in hottest(found.sensors) if (item := heat(one))]
+    yield from warm or [Item("machine", "temperature", "-", "no sensor here", "unsupported")]
+    yield clocks(found)
+    yield from graphics(found)
+
+
+def items(
+    cluster: Cluster,
+    node: Node,
+    state: HostState,
+    stack: Stack,
+    known: tuple[Stack, ...],
+    settings: Mapping[str, Any],
+) -> list[Item]:
+    """Everything that verify says about one host by itself.
+
+    stack: what the owner's file wants served; settings: files/host.yaml.
+    """
+    return [
+        boot(state, settings["boot_target"]),
+        program(state),
+        *desktop(state, settings["services_down"]),
+        *governor(state, settings["governor"]),
+        *network(cluster, node, state),
+        headroom(state, stack),
+        shared_memory(state),
+        image(state, stack),
+        model(cluster, state, stack),
+        strangers(cluster, state, known),
+        *machine(state),
+    ]
