@@ -1,0 +1,201 @@
+"""What must not be begun: exit status 1, every reason at once, and nothing changed anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from facts.snapshot import program_sha256
+from tests.plan.conftest import Pair, Run
+from tests.plan.made_pair import container, file_of
+
+Made = Callable[..., Pair]
+
+MIXED = """\
+network:
+  version: 2
+  ethernets:
+    enP7s7:
+      dhcp4: true
+    enp1s0f0np0:
+      mtu: 9000
+"""
+
+
+def mixed_file(pair: Pair) -> None:
+    pair.snapshots[0]["fabric"]["netplan"]["/etc/netplan/01-mgmt.yaml"] = file_of(MIXED)
+
+
+def stranger(pair: Pair) -> None:
+    found = pair.snapshots[1]["containers"]["containers"]
+    found.append(container("grafana", "grafana/grafana:12", {}))
+
+
+def no_schedutil(pair: Pair) -> None:
+    for policy in pair.snapshots[1]["cpufreq"]["policies"].values():
+        policy["offered"] = ["performance", "powersave"]
+
+
+def daemon_down(pair: Pair) -> None:
+    down = {"unknown": "Failed: Cannot connect to the Docker daemon"}
+    pair.snapshots[0] |= {"containers": down, "images": down}
+
+
+def no_model(pair: Pair) -> None:
+    pair.snapshots[1]["shards"]["/srv/models/lab"] = "absent"
+
+
+def is_refused(run: Run) -> None:
+    assert run.status == 1
+    assert "Traceback" not in run.err
+    assert "pyinfra-debug.log" not in run.err
+
+
+def executed_nothing(run: Run, *hosts: str) -> None:
+    """Only the snapshot was asked for, which reads."""
+    assert "Beginning operation run" in run.err
+    for host in hosts:
+        asked = [c for c in run.commands(host) if " snapshot " not in c]
+        assert asked == []
+        assert run.commands(host)
+
+
+CASES: list[tuple[Callable[[Pair], None], list[str]]] = [
+    (
+        mixed_file,
+        [
+            "spark1: /etc/netplan/01-mgmt.yaml defines enp1s0f0np0 beside enP7s7; "
+            "move these lines into a file of their own:"
+        ],
+    ),
+    (
+        stranger,
+        [
+            "spark2: grafana of no known stack runs and holds memory; stop it, or allow that with "
+            "policy.foreign_containers: stop"
+        ],
+    ),
+    (
+        no_schedutil,
+        [f"spark2: policy{n} offers performance powersave, not schedutil" for n in (0, 1)],
+    ),
+    (
+        daemon_down,
+        ["spark1: containers unknown (Failed: Cannot connect to the Docker daemon)"],
+    ),
+    (no_model, ["spark2: no model directory /srv/models/lab (model_dir in the owner's file)"]),
+]
+
+
+@pytest.mark.parametrize(("fault", "said"), CASES, ids=[c.__name__ for c, _ in CASES])
+def test_each_fault_refuses_the_plan(
+    pair: Made, fault: Callable[[Pair], None], said: list[str]
+) -> None:
+    made = pair()
+    fault(made)
+    run = made.plan("serve")
+    is_refused(run)
+    assert run.refusal() == said
+
+
+def everything(made: Pair) -> list[str]:
+    said = []
+    for fault, reasons in CASES:
+        fault(made)
+        said += reasons
+    return said
+
+
+def test_all_faults_are_said_at_once_while_planning(pair: Made) -> None:
+    made = pair()
+    said = everything(made)
+    run = made.plan("serve")
+    is_refused(run)
+    assert sorted(run.refusal()) == sorted(said)
+    assert "6:     enp1s0f0np0:" in run.err
+    assert "7:       mtu: 9000" in run.err
+
+
+def test_all_faults_are_said_at_once_without_a_plan_and_nothing_runs(pair: Made) -> None:
+    made = pair()
+    said = everything(made)
+    run = made.run("serve", "-y", "--debug")
+    is_refused(run)
+    assert sorted(run.refusal()) == sorted(said)
+    executed_nothing(run, "spark1", "spark2")
+
+
+def test_prepare_minds_only_what_concerns_the_hosts(pair: Made) -> None:
+    made = pair()
+    everything(made)
+    run = made.plan("prepare")
+    is_refused(run)
+    assert not any("grafana" in line or "no model directory" in line for line in run.refusal())
+    assert len(run.refusal()) == 4
+
+
+@pytest.mark.parametrize("arguments", [("--dry",), ("-y", "--debug")])
+def test_an_unlocked_stack_is_not_served(pair: Made, arguments: tuple[str, ...]) -> None:
+    made = pair()
+    for snapshot in made.snapshots:  # 128 GB, as a Spark has
+        snapshot["memory"]["meminfo_kib"]["MemTotal"] = 128 * 1000 * 1000
+    run = made.run("serve", *arguments, "--data", "stack=glm53-sglang-nvfp4")
+    is_refused(run)
+    (said,) = run.refusal()
+    assert said.startswith("unlocked: ")
+    assert "files/stacks/glm53-sglang-nvfp4.lock.yaml" in said
+    if "-y" in arguments:
+        executed_nothing(run, "spark1", "spark2")
+
+
+def test_a_stack_that_is_not_shipped_is_named_with_those_that_are(pair: Made) -> None:
+    run = pair().plan("serve", "--data", "stack=glm99")
+    is_refused(run)
+    assert "stack 'glm99' found; dsf-lab, glm53-sglang-nvfp4, lab allowed" in run.err
+
+
+@pytest.mark.parametrize("deploy", ["serve", "prepare", "rollback_dsf"])
+def test_a_host_left_out_by_limit_refuses_the_others_while_planning(
+    pair: Made, deploy: str
+) -> None:
+    run = pair().plan(deploy, "--limit", "@fake/spark1")
+    is_refused(run)
+    (said,) = run.refusal()
+    assert said.startswith("@fake/spark2: left out by --limit or --exclude")
+
+
+@pytest.mark.parametrize("only", ["spark1", "spark2"])
+def test_a_host_left_out_by_limit_refuses_the_others_without_a_plan(pair: Made, only: str) -> None:
+    other = {"spark1": "spark2", "spark2": "spark1"}[only]
+    run = pair().run("serve", "-y", "--debug", "--limit", f"@fake/{only}")
+    is_refused(run)
+    assert f"@fake/{other}: left out by --limit or --exclude" in run.err
+    assert [c for c in run.commands(only) if " snapshot " not in c] == []
+
+
+@pytest.mark.parametrize("gone", ["spark1", "spark2"])
+def test_a_host_that_is_gone_refuses_the_others(pair: Made, gone: str) -> None:
+    other = {"spark1": "spark2", "spark2": "spark1"}[gone]
+    run = pair().run("serve", "-y", "--debug", gone=gone)
+    is_refused(run)
+    assert f"{gone}: cannot be reached; nothing was changed on the other hosts" in run.err
+    assert run.commands(other) == []
+
+
+def test_stop_takes_down_what_it_can_reach_and_fails_all_the_same(pair: Made) -> None:
+    made = pair()
+    made.snapshots[1]["program"] = {"sha256": program_sha256()}  # @fake cannot install it
+    made.answers.update(
+        {
+            "spark_host ranks save ": {"folder": "/var/lib/spark-converge/saved/x"},
+            "spark_host ranks end ": {"ok": True, "left": [], "message": ""},
+            "spark_host ranks quiet ": {"back": []},
+        }
+    )
+    run = made.run("stop", "-y", "--debug", gone="spark1")
+    is_refused(run)
+    done = [c for c in run.commands("spark2") if "spark_host ranks" in c]
+    assert [c.split("spark_host ")[1].split()[1] for c in done] == ["save", "end", "quiet"]
+    assert "dsf-lab-engine-1" in done[1]
+    assert "stop failed: spark1: " in run.err
