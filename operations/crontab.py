@@ -23,6 +23,7 @@ from operations.remote import spark_host
 STARTER = re.compile(r"\b(docker|podman|nerdctl|vllm|sglang|ray start)\b")
 ASSIGNMENT = re.compile(r"^[ \t]*[A-Za-z_\"'][^=]*=")
 PATH = re.compile(r"(?<![\w./-])/[\w./+@:-]+")
+TOKEN = re.compile(r"[^\s;|&()<>\"'`=]+")  # as spark-host cuts lines into words
 SETTLE_S = 20  # a watchdog that runs at this moment is awaited so long, then ended
 
 
@@ -42,7 +43,12 @@ def is_watchdog(line: str, starters: frozenset[str]) -> bool:
     """A job that starts containers, by its own words or by those of a script that it names."""
     if not is_job(line):
         return False
-    return bool(STARTER.search(line)) or any(p in starters for p in PATH.findall(line))
+    return bool(STARTER.search(line)) or bool(words(line) & starters)
+
+
+def words(line: str) -> set[str]:
+    """The words of a command that may name a script."""
+    return {*PATH.findall(line), *TOKEN.findall(line)}
 
 
 def tag_of(word: str, day: date) -> str:
@@ -68,9 +74,11 @@ def rearm(text: str, word: str) -> str:
 
 
 def watchdogs(found: Crontabs) -> list[tuple[Table, list[str]]]:
-    """Armed watchdog lines by crontab, tables without one left out."""
+    """Armed watchdog lines by crontab; tables without one, or that cron ignores, left out."""
     armed = []
     for table in found.tables:
+        if table.inert:
+            continue
         lines = [li for li in table.text.split("\n") if is_watchdog(li, found.starters)]
         if lines:
             armed.append((table, lines))
@@ -79,16 +87,15 @@ def watchdogs(found: Crontabs) -> list[tuple[Table, list[str]]]:
 
 def scripts(lines: list[str], starters: frozenset[str]) -> list[str]:
     """The starter scripts that these lines name, each once."""
-    named = [p for line in lines for p in PATH.findall(line) if p in starters]
-    return list(dict.fromkeys(named))
+    return sorted({word for line in lines for word in words(line) & starters})
 
 
-def install(table: Table, text: str) -> Iterator[StringCommand]:
+def install(table: Table, text: str, word: str) -> Iterator[StringCommand]:
     """Write a crontab in place with its owner and mode, and have cron notice it.
 
     Not through crontab(1): some versions put a header with the time into the file.
     """
-    yield put(table.path, text.encode("latin-1"), table.mode, table.uid, table.gid)
+    yield put(table.path, text.encode("latin-1"), table.mode, (table.uid, table.gid), word)
 
 
 @operation()
@@ -117,8 +124,8 @@ def held(job: Job, rank: int, for_good: bool) -> Commands:
     wanted = {}
     for table, _ in armed:
         text = hold(table.text, word, date.today(), lambda li: is_watchdog(li, found.starters))
-        wanted[table.user] = text
-        yield from install(table, text)
+        wanted[table.path] = text
+        yield from install(table, text, word)
     running = scripts([li for _, lines in armed for li in lines], found.starters)
     if running:
         settle = spark_host("crontab", "settle", str(SETTLE_S))
@@ -142,13 +149,13 @@ def rearmed(job: Job, rank: int) -> Commands:
         yield refuse(job, f"{host.name}: crontabs {found}")
         return
     word = job.cluster.tags.hold
-    wanted = {t.user: rearm(t.text, word) for t in found.tables if rearm(t.text, word) != t.text}
+    wanted = {t.path: rearm(t.text, word) for t in found.tables if rearm(t.text, word) != t.text}
     if not wanted:
         host.noop("no held cron line")
         return
     for table in found.tables:
-        if table.user in wanted:
-            yield from install(table, wanted[table.user])
+        if table.path in wanted:
+            yield from install(table, wanted[table.path], word)
     job.changed(host)
     yield from read_back(job, rank, wanted)
 
@@ -157,7 +164,7 @@ def read_back(job: Job, rank: int, wanted: dict[str, str]) -> Commands:
     """Fail unless the crontabs on the host are now what was written."""
     host = job.hosts[rank]
     now = job.read(host).crontab
-    texts = {} if isinstance(now, Unknown) else {t.user: t.text for t in now.tables}
-    for user, text in wanted.items():
-        if texts.get(user) != text:
-            yield refuse(job, f"{host.name}: the crontab of {user} is not what was written")
+    texts = {} if isinstance(now, Unknown) else {t.path: t.text for t in now.tables}
+    for path, text in wanted.items():
+        if texts.get(path) != text:
+            yield refuse(job, f"{host.name}: {path} is not what was written")

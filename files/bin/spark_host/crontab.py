@@ -1,56 +1,91 @@
-"""User crontabs, as bytes, and which of the scripts that they run start containers."""
+"""Crontabs of users and of the system, as bytes, and which of their commands start containers."""
 
 import base64
 import json
 import os
+import pwd
 import re
 import signal
+import stat
 import sys
 import time
 
+import mentions
+
 FOLDER = "/var/spool/cron/crontabs"
-STARTERS = re.compile(rb"\b(docker|podman|nerdctl|vllm|sglang|ray start)\b")
-ABSOLUTE = re.compile(rb"(?<![\w./-])/[\w./+@:-]+")
-SCRIPT_LIMIT_BYTES = 262144  # a larger file is a program, not somebody's watchdog script
+SYSTEM = ("/etc/crontab", "/etc/anacrontab")
+DROP_INS = "/etc/cron.d"
+# What Debian's cron takes from cron.d: cron(8), "Debian specific".
+NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def starts_containers(path):
-    """Does this file mention a container engine or an engine's launcher?"""
+def table(path):
+    info = os.stat(path)
+    with open(path, "rb") as file:
+        data = file.read()
+    return {
+        "mode": info.st_mode & 0o7777,
+        "uid": info.st_uid,
+        "gid": info.st_gid,
+        "b64": base64.b64encode(data).decode(),
+    }, data
+
+
+def home_of(user):
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) > SCRIPT_LIMIT_BYTES:
-            return False
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
-        return False
-    return b"\0" not in data and bool(STARTERS.search(data))
+        return pwd.getpwnam(user).pw_dir
+    except KeyError:
+        return "/nonexistent"
 
 
-def section(_):
-    """{"users": {user: {mode, uid, gid, b64}}, "starters": [script path]}."""
-    users, starters = {}, set()
-    if not os.path.isdir(FOLDER):
-        return {"users": {}, "starters": [], "installed": False}
-    for user in sorted(os.listdir(FOLDER)):
+def why_inert(path):
+    """Why cron passes over a system table, None for one that it runs."""
+    info = os.stat(path)
+    if os.path.dirname(path) == DROP_INS and not NAME.fullmatch(os.path.basename(path)):
+        return "cron ignores files of such a name"
+    if info.st_uid != 0:
+        return "cron ignores files that are not root's"
+    if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "cron ignores files that others may write"
+    return None
+
+
+def listed(folder):
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def section(ask):
+    """{"users": {user: table}, "system": {path: table and "inert"}, "starters": [word of a line]}.
+
+    A table is {mode, uid, gid, b64}. Starters are written as in the lines: paths, names.
+    """
+    reader = mentions.Reader(ask.get("words", ()))
+    users, system, starters = {}, {}, set()
+    for user in listed(FOLDER):
         path = f"{FOLDER}/{user}"
-        if not os.path.isfile(path) or user.startswith("tmp."):
-            continue
-        info = os.stat(path)
-        with open(path, "rb") as file:
-            data = file.read()
-        users[user] = {
-            "mode": info.st_mode & 0o7777,
-            "uid": info.st_uid,
-            "gid": info.st_gid,
-            "b64": base64.b64encode(data).decode(),
-        }
-        paths = {p.decode() for p in ABSOLUTE.findall(data)}
-        starters |= {p for p in paths if starts_containers(p)}
-    return {"users": users, "starters": sorted(starters), "installed": True}
+        if os.path.isfile(path) and not user.startswith("tmp."):
+            users[user], data = table(path)
+            starters |= {token for token, _ in reader.tokens(data, home_of(user))}
+    for path in [*SYSTEM, *(f"{DROP_INS}/{name}" for name in listed(DROP_INS))]:
+        if os.path.isfile(path):
+            found, data = table(path)
+            system[path] = {**found, "inert": why_inert(path)}
+            starters |= {token for token, _ in reader.tokens(data, "/root")}
+    return {
+        "users": users,
+        "system": system,
+        "starters": sorted(starters),
+        "installed": os.path.isdir(FOLDER),
+    }
 
 
 def running(script):
-    """Process ids whose command line has this script as a word of its own."""
+    """Process ids whose command line has this script as a word of its own.
+
+    A name without its folder, as a crontab may have it, stands for the script in any folder.
+    """
+    whole = script.encode()
+    tail = b"/" + whole.lstrip(b"./~")
     pids = []
     for pid in os.listdir("/proc"):
         if not pid.isdigit():
@@ -60,7 +95,7 @@ def running(script):
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if script.encode() in words:
+        if whole in words or (whole[:1] != b"/" and any(w.endswith(tail) for w in words)):
             pids.append(int(pid))
     return pids
 
