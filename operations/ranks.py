@@ -233,7 +233,7 @@ def collect(job: Job, ranks: list[Watched]) -> list[str]:
         except RemoteError as error:
             text = f"could not be collected: {error}\n--- as watched:\n" + "\n".join(rank.log)
             said.append(str(error))
-        (folder / f"rank{rank.spec.rank}-{rank.host.name.lstrip('@')}.log").write_text(text + "\n")
+        (folder / f"rank{rank.spec.rank}-{rank.spec.host}.log").write_text(text + "\n")
     return said
 
 
@@ -255,13 +255,17 @@ def take_down(job: Job, ranks: list[Watched]) -> list[str]:
 
 def clean_up(job: Job, ranks: list[Watched], reason: str) -> str:
     """After any failure: logs, then both ranks down; the whole sentence for the person."""
+    logs = str(run_folder(job))
     try:
         collect(job, ranks)
+    except Exception as error:  # a full disk here must not leave the ranks up
+        logs = f"could not be kept ({type(error).__name__}: {error})"
+    try:
         left = take_down(job, ranks)
     except Exception as error:
         left = [f"the clean-up itself failed: {type(error).__name__}: {error}"]
     tail = "all ranks are down" if not left else f"NOT all ranks are down: {'; '.join(left)}"
-    return f"{reason}; {tail}; logs: {run_folder(job)}"
+    return f"{reason}; {tail}; logs: {logs}"
 
 
 def _bind(state: State, host: Host, job: Job, stack: Stack) -> bool:
