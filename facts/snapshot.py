@@ -31,6 +31,7 @@ from facts import (
     crontab,
     fabric,
     images,
+    journal,
     machine,
     memory,
     services,
@@ -81,6 +82,7 @@ class HostState:
     program: str | Unknown | None
     record: Mapping[str, Any] | Unknown
     machine: machine.Machine | Unknown | None  # None: not asked for
+    journal: tuple[journal.Entry, ...] | Unknown | None  # None: not asked for
 
     def unknowns(self) -> dict[str, Unknown]:
         """Part -> Unknown, for everything that could not be read."""
@@ -134,6 +136,7 @@ def state_of(answer: object) -> HostState:
         program=parsed(part.get("program"), lambda s: s["sha256"]),
         record=parsed(part.get("record"), dict),
         machine=parsed(part["machine"], machine.parse) if "machine" in part else None,
+        journal=parsed(part["journal"], journal.parse) if "journal" in part else None,
     )
 
 

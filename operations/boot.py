@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 
 from facts.boot import Boot
 from operations.job import Commands, Job, refuse
-from operations.journal import setting
+from operations.journal import quiet
 
 
 @operation()
@@ -21,7 +19,7 @@ def default_target(job: Job, rank: int, target: str) -> Commands:
     + rank: of this host
     + target: e.g. ``multi-user.target``
 
-    Undo: the target found is in the journal.
+    Undo: the link found is in the journal.
     """
     host = job.hosts[rank]
     boot = job.read(host).boot
@@ -31,11 +29,7 @@ def default_target(job: Job, rank: int, target: str) -> Commands:
     if boot.default_target == target:
         host.noop(f"boots into {target}")
         return
-    yield StringCommand(
-        setting("boot.default_target", boot.default_target),
-        "&& systemctl set-default --quiet",
-        shlex.quote(target),
-    )
+    yield StringCommand(quiet("units", "default", target))
     job.changed(host)
     now = job.read(host).boot
     if not isinstance(now, Boot) or now.default_target != target:

@@ -14,7 +14,7 @@ from facts.services import Services
 from facts.snapshot import HostState
 from facts.unknown import Unknown
 from operations.job import Commands, Job, refuse
-from operations.journal import put, setting
+from operations.journal import put, quiet, setting
 
 UNIT = "spark-converge-governor.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
@@ -78,10 +78,10 @@ def governor(job: Job, rank: int, want: str) -> Commands:
         return
     if not persisted(state):
         yield put(UNIT_PATH, unit_text(), 0o644)
-        yield StringCommand(f"systemctl daemon-reload && systemctl enable --quiet {UNIT}")
+        yield StringCommand(quiet("units", "enable", UNIT))
     if wrong:
         before = {p.name: p.governor or "" for p in found.policies}
-        keep = [setting(f"governor.{name}", before[name]) for name in wrong]
+        keep = [setting(f"governor.{name}", before[name], want) for name in wrong]
         write = [f"echo {shlex.quote(want)} > {SYSFS}/{name}/scaling_governor" for name in wrong]
         yield StringCommand(" && ".join([*keep, *write]))
     job.changed(host)

@@ -14,12 +14,18 @@ def quiet(*arguments: str) -> str:
     return spark_host(*arguments) + " > /dev/null"
 
 
-def put(path: str, data: bytes, mode: int, uid: int = 0, gid: int = 0) -> StringCommand:
-    """Write a file whole, owner and mode included; its original is kept first."""
-    command = quiet("journal", "put", path, f"{mode:o}", str(uid), str(gid))
+def put(
+    path: str, data: bytes, mode: int, owner: tuple[int, int] = (0, 0), tag: str | None = None
+) -> StringCommand:
+    """Write a file whole, owner and mode included; its original is kept first.
+
+    tag: the word before held lines, where undo shall only take the tags out of an edited file
+    """
+    words = [path, f"{mode:o}", *map(str, owner), *([tag] if tag else [])]
+    command = quiet("journal", "put", *words)
     return StringCommand(command, _stdin=base64.b64encode(data).decode())
 
 
-def setting(name: str, value: str) -> str:
-    """Keep how a setting was found; the first value wins."""
-    return quiet("journal", "setting", name, value)
+def setting(name: str, found: str, ours: str) -> str:
+    """Keep how a setting was found (the first value wins) and what it is set to."""
+    return quiet("journal", "setting", name, found, ours)

@@ -201,6 +201,7 @@ def trial_plan(cluster: Cluster, node: Node, fabric: Fabric) -> dict[str, Any]:
     )
     return {
         "files": {FILE: document(cluster, node)},
+        "devices": sorted(fabric_devices(cluster)),
         "shadow": replaced(cluster, fabric.netplan),
         "delete_links": [BOND_DEVICE] if remake else [],
         "created_links": [BOND_DEVICE] if bond is None and cluster.fabric.mode == "bond" else [],

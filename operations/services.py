@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyinfra.api.command import StringCommand
@@ -12,7 +12,7 @@ from pyinfra.api.operation import operation
 from facts.services import NOT_STARTED_AT_BOOT, Services, Unit
 from facts.unknown import Unknown
 from operations.job import Commands, Job, refuse
-from operations.journal import setting
+from operations.journal import quiet
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,9 @@ def unsettled(services: Services, asked: Sequence[str]) -> list[str]:
     return [f"{n} is {services.units[n].active}/{services.units[n].file_state}" for n in names]
 
 
-def commands(services: Services, todo: Changes) -> Iterable[str]:
-    """Shell commands for the changes, the states found going into the journal first."""
-    names = dict.fromkeys((*todo.stop, *todo.disable, *todo.mask))
-    for name in names:
-        unit = services.units[name]
-        yield setting(f"unit.{name}", f"{unit.file_state or 'none'} {unit.active}")
-    if todo.stop:
-        yield f"systemctl stop -- {shlex.join(todo.stop)}"
-    if todo.disable:
-        yield f"systemctl disable --quiet --no-warn -- {shlex.join(todo.disable)}"
-    if todo.mask:
-        yield f"systemctl mask --quiet -- {shlex.join(todo.mask)}"
+def command(todo: Changes) -> str:
+    """The changes as one call: the host keeps states and links in its journal before each."""
+    return quiet("units", "down", json.dumps(vars(todo)))
 
 
 @operation()
@@ -87,7 +78,7 @@ def down_for_good(job: Job, rank: int, names: Sequence[str]) -> Commands:
     + rank: of this host
     + names: the units, e.g. ``cups.service``
 
-    Absent units are fine. Undo: the states found are in the journal.
+    Absent units are fine. Undo: the states and links found are in the journal.
     """
     host = job.hosts[rank]
     found = job.read(host).services
@@ -98,7 +89,7 @@ def down_for_good(job: Job, rank: int, names: Sequence[str]) -> Commands:
     if not todo:
         host.noop("the desktop services are down")
         return
-    yield StringCommand(" && ".join(commands(found, todo)))
+    yield StringCommand(command(todo))
     job.changed(host)
     now = job.read(host).services
     left = [str(now)] if isinstance(now, Unknown) else unsettled(now, names)

@@ -1,7 +1,9 @@
 """spark-host: what spark-converge runs on a host. Standard library only, Python 3.9 or newer.
 
     python3 spark_host snapshot '{"units": ["cups.service"], ...}'   read the host's state (JSON)
-    python3 spark_host journal  save|put|remove|list ...             keep originals, write files
+    python3 spark_host journal  put|remove|setting|list ...          keep originals, write files
+    python3 spark_host units    down|enable|default ...              systemd, states kept first
+    python3 spark_host undo     --plan|--run ...                     give it all back
     python3 spark_host shards   verify|status ...                    hash model files
     python3 spark_host shm      list|clean                           segments in /dev/shm
     python3 spark_host fabric   try|confirm|revert ...               netplan with a timed way back
@@ -14,7 +16,12 @@ import importlib
 import json
 import sys
 
-COMMANDS = ("snapshot", "journal", "shards", "shm", "fabric", "ranks", "crontab", "memory")
+from run import Failed
+
+COMMANDS = (
+    *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "ranks", "crontab"),
+    "memory",
+)
 END = "--end of spark-host--"
 
 
@@ -27,9 +34,14 @@ def main(argv):
         answer = command.main(argv[2:])
     except BrokenPipeError:
         return 1
+    except Failed as error:
+        sys.stderr.write(f"spark-host {argv[1]}: {error}\n")
+        return 1
     except (OSError, ValueError, KeyError) as error:
         sys.stderr.write(f"spark-host {argv[1]}: {type(error).__name__}: {error}\n")
         return 1
+    if isinstance(answer, int):  # it spoke for itself, to a person
+        return answer
     sys.stdout.write(json.dumps(answer) + "\n" + END + "\n")
     return 0 if answer.get("ok", True) else 1
 

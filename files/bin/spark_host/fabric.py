@@ -1,9 +1,11 @@
 """A netplan change with a way back: tried from /run, kept only after a new connection confirms.
 
-try SECONDS < {"files": {name: text}, "shadow": [name], "delete_links": [name]}
-    writes into /run/netplan (a power cut boots the old network), checks it with
-    `netplan generate` in a scratch root, then applies it from a unit of its own, so that a
-    dead SSH link does not stop it half way. Unconfirmed after SECONDS it is reverted.
+try SECONDS < {"files": {name: text}, "shadow": [name], "delete_links": [name],
+               "created_links": [name], "devices": [name]}
+    checks the change with `netplan generate` in a scratch root, keeps the live state of "devices"
+    in the journal, writes into /run/netplan (a power cut boots the old network), then applies it
+    from a unit of its own, so that a dead SSH link does not stop it half way. Unconfirmed after
+    SECONDS it is reverted.
 status    trying | applied | reverted | failed, with what netplan said
 confirm   moves the files to /etc/netplan (originals journalled) and ends the timer
 """
@@ -16,6 +18,7 @@ import tempfile
 import time
 
 import journal
+import network
 from run import run
 
 STATE = "/run/spark-converge/fabric"
@@ -66,6 +69,13 @@ def remove_trial(plan):
             os.unlink(f"{TRIAL}/{name}")
 
 
+def end_trial():
+    """No trial is left to revert or to confirm anything: undo does the whole."""
+    run(["systemctl", "stop", UNIT])
+    if os.path.exists(f"{STATE}/plan"):
+        remove_trial(load_plan())
+
+
 def delete_links(plan):
     for name in plan["delete_links"]:
         if os.path.exists(f"/sys/class/net/{name}"):
@@ -77,6 +87,8 @@ def start(seconds):
     refusal = check(plan)
     if refusal:
         return {"ok": False, "message": refusal}
+    for name, was in network.live(plan["devices"]).items():
+        journal.setting(f"link.{name}", json.dumps(was), "")
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     os.makedirs(TRIAL, mode=0o755, exist_ok=True)
     with open(f"{STATE}/plan", "w") as file:

@@ -1,13 +1,20 @@
 """The write-ahead journal: the original of everything before its first change, on the host itself.
 
 /var/lib/spark-converge/journal/
-    files/<key>.json     {"path", "existed", "mode", "uid", "gid", "b64", "saved_at"}
-    settings/<key>.json  {"name", "value", "saved_at"}: unit states, default target, governors
+    files/<key>.json     {"path", <content>, "saved_at", "ours", "written", "tag", "edits"}
+    settings/<key>.json  {"name", "value", "saved_at", "ours"}: units, governors, links, policies
+    pending.json         only while systemctl makes and removes links (see links.py)
 
-An entry is written once (the first touch) and is on the disk, folder included, before the change.
+<content> is {"existed": false}, or {"existed": true, "mode", "uid", "gid"} with "b64" and "xattrs"
+of a file or "link" of a symbolic link. The original is written once (the first touch). "ours" are
+the fingerprints of all that was put there since, "written" the last bytes, "tag" the word before
+held lines, "edits" what somebody else had put there before it was written over again.
+
+An entry is on the disk, folder included, before the change that it belongs to.
 """
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -16,6 +23,11 @@ import sys
 import time
 
 ROOT = "/var/lib/spark-converge/journal"
+ABSENT = {"existed": False}
+
+
+def utc():
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def entry_path(kind, name):
@@ -31,96 +43,175 @@ def sync_folder(folder):
         os.close(fd)
 
 
-def write(path, data, mode, owner=None):
+def make_folder(folder, mode):
+    """Make a folder and its missing parents, each on the disk before the next."""
+    if os.path.isdir(folder):
+        return
+    make_folder(os.path.dirname(folder), 0o755)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, mode)
+    sync_folder(os.path.dirname(folder))
+
+
+def new_path(path):
+    """Where the next version of a file is prepared; an interrupted write may leave one behind."""
+    return f"{os.path.dirname(path)}/.{os.path.basename(path)}.spark-converge-new"
+
+
+def write(path, data, mode, owner=None, xattrs=None):
     """Put bytes in place whole or not at all; safe against a power cut."""
-    folder = os.path.dirname(path)
-    new = f"{folder}/.{os.path.basename(path)}.spark-converge-new"
+    new = new_path(path)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
         if owner:
             os.fchown(file.fileno(), *owner)
         os.fchmod(file.fileno(), mode)
+        for name, value in (xattrs or {}).items():
+            os.setxattr(file.fileno(), name, base64.b64decode(value))
         file.flush()
         os.fsync(file.fileno())
     os.replace(new, path)
-    sync_folder(folder)
+    sync_folder(os.path.dirname(path))
 
 
-def keep(kind, name, content):
-    """Write an entry unless one is there; the first original wins."""
-    path = entry_path(kind, name)
-    if os.path.exists(path):
-        return False
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    content["saved_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    write(path, json.dumps(content, indent=1).encode(), 0o600)
-    return True
+def xattrs_of(path):
+    """{name: base64}; none on a file system that has no such thing."""
+    try:
+        names = os.listxattr(path)
+        return {n: base64.b64encode(os.getxattr(path, n)).decode() for n in names}
+    except OSError:
+        return {}
 
 
-def save_file(path):
-    """Keep the original of one file, or that there was none."""
+def content(path):
+    """What is at a path now; raises OSError for what is neither a file nor a link."""
     try:
         info = os.lstat(path)
     except FileNotFoundError:
-        return keep("files", path, {"path": path, "existed": False})
-    content = {
-        "path": path,
+        return dict(ABSENT)
+    found = {
         "existed": True,
         "mode": stat.S_IMODE(info.st_mode),
         "uid": info.st_uid,
         "gid": info.st_gid,
     }
     if stat.S_ISLNK(info.st_mode):
-        content["link"] = os.readlink(path)
-    else:
-        with open(path, "rb") as file:
-            content["b64"] = base64.b64encode(file.read()).decode()
-    return keep("files", path, content)
+        return {**found, "link": os.readlink(path)}
+    if not stat.S_ISREG(info.st_mode):
+        raise OSError(f"{path} is neither a file nor a link")
+    with open(path, "rb") as file:
+        data = file.read()
+    return {**found, "b64": base64.b64encode(data).decode(), "xattrs": xattrs_of(path)}
 
 
-def put(path, mode, owner, data):
+def fingerprint(found):
+    """Tells two contents apart by bytes, mode and owner, or by a link's target."""
+    if not found["existed"]:
+        return "absent"
+    owner = f"{found['uid']}:{found['gid']}"
+    if "link" in found:
+        return f"link:{owner}:{found['link']}"
+    digest = hashlib.sha256(base64.b64decode(found["b64"])).hexdigest()
+    return f"file:{found['mode']:o}:{owner}:{digest}"
+
+
+def load(kind, name):
+    """The entry, None when there is none; raises ValueError naming one that cannot be read."""
+    path = entry_path(kind, name)
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise ValueError(f"{path} is damaged") from None
+
+
+def store(kind, name, entry):
+    path = entry_path(kind, name)
+    make_folder(ROOT, 0o700)
+    make_folder(os.path.dirname(path), 0o700)
+    write(path, json.dumps(entry, indent=1).encode(), 0o600)
+
+
+def record(path, found, then, tag=None):
+    """Note, before the change, that a path goes from one content to another.
+
+    What was found and is neither the original nor ours was edited by somebody: it is kept too.
+    """
+    entry = load("files", path)
+    if entry is None:
+        entry = {"path": path, **found, "saved_at": utc(), "ours": [], "edits": []}
+    known = (fingerprint(entry), *entry["ours"], *map(fingerprint, entry["edits"]))
+    if fingerprint(found) not in known:
+        entry["edits"].append({**found, "found_at": utc()})
+    mark = fingerprint(then)
+    entry["ours"] = [m for m in entry["ours"] if m != mark] + [mark]
+    entry["written"] = then.get("b64")
+    entry["tag"] = tag or entry.get("tag")
+    store("files", path, entry)
+
+
+def setting(name, value, ours):
+    """Keep how a setting was found (the first value wins) and what it is set to now."""
+    entry = load("settings", name)
+    if entry is None:
+        entry = {"name": name, "value": value, "saved_at": utc(), "ours": []}
+    entry["ours"] = [v for v in entry["ours"] if v != ours] + [ours]
+    store("settings", name, entry)
+
+
+def put(path, mode, owner, data, tag=None):
     """Keep the original, then write the new bytes; the folder must exist or is made (0755)."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    save_file(path)
+    make_folder(os.path.dirname(path), 0o755)
+    then = {
+        "existed": True,
+        "mode": mode,
+        "uid": owner[0],
+        "gid": owner[1],
+        "b64": base64.b64encode(data).decode(),
+    }
+    record(path, content(path), then, tag)
     write(path, data, mode, owner)
 
 
 def remove(path):
     """Keep the original, then take the file away."""
-    save_file(path)
+    record(path, content(path), ABSENT)
     if os.path.lexists(path):
         os.unlink(path)
         sync_folder(os.path.dirname(path))
 
 
 def entries():
+    """All entries, each with its "kind"; raises ValueError naming one that cannot be read."""
     found = []
     for kind in ("files", "settings"):
         folder = f"{ROOT}/{kind}"
-        if os.path.isdir(folder):
-            for name in sorted(os.listdir(folder)):
-                if name.endswith(".json") and not name.startswith("."):
-                    with open(f"{folder}/{name}") as file:
-                        found.append({"kind": kind, **json.load(file)})
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            if name.startswith(".") or not name.endswith(".json"):
+                continue
+            try:
+                with open(f"{folder}/{name}") as file:
+                    found.append({"kind": kind, **json.load(file)})
+            except ValueError:
+                raise ValueError(f"{folder}/{name} is damaged") from None
     return found
 
 
 def main(argv):
-    """put PATH MODE UID GID < base64; remove PATH; save PATH...; setting NAME VALUE ...; list"""
+    """put PATH MODE UID GID [TAG] < base64; remove PATH; setting NAME FOUND OURS ...; list"""
     action, rest = argv[0], argv[1:]
     if action == "put":
-        path, mode, uid, gid = rest
+        path, mode, uid, gid, *tag = rest
         data = base64.b64decode(sys.stdin.read(), validate=False)
-        put(path, int(mode, 8), (int(uid), int(gid)), data)
+        put(path, int(mode, 8), (int(uid), int(gid)), data, *tag)
     elif action == "remove":
         remove(rest[0])
-    elif action == "save":
-        for path in rest:
-            save_file(path)
     elif action == "setting":
-        for name, value in zip(rest[::2], rest[1::2]):
-            keep("settings", name, {"name": name, "value": value})
+        for name, value, ours in zip(rest[::3], rest[1::3], rest[2::3]):
+            setting(name, value, ours)
     elif action == "list":
         return {"entries": entries()}
     else:

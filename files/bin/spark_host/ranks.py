@@ -1,5 +1,6 @@
 """Containers of an engine on this host: how they are doing, saving, ending, and the quiet after."""
 
+import contextlib
 import json
 import os
 import sys
@@ -7,7 +8,8 @@ import time
 
 import containers
 import journal
-from run import run
+import kinds
+from run import Failed, run
 
 STATE = "/var/lib/spark-converge"
 LOG_LINES = 400  # a poll every few seconds never needs more
@@ -49,6 +51,19 @@ def save(folder, names):
     return {"folder": target}
 
 
+def keep_policy(name, start):
+    """Journal a container's restart policy and whether undo starts it again; the policy found."""
+    code, out, err = run(["docker", "inspect", "--type", "container", name])
+    if code:
+        raise Failed(err.strip() or f"docker inspect {name}: exit status {code}")
+    one = json.loads(out)[0]
+    policy = kinds.policy_of(one)
+    if policy != "no" or start == "start":
+        # By id: another container may get the same name later.
+        journal.setting(f"restart.{name}.{one['Id'][:12]}", f"{one['Id']} {policy} {start}", "no")
+    return policy
+
+
 def end(grace_s, names):
     """Policy to "no", stop, remove, and look again: success means that none is left.
 
@@ -56,6 +71,8 @@ def end(grace_s, names):
     """
     said = []
     for name in names:
+        with contextlib.suppress(Failed):  # one that is gone already; docker's no comes below
+            keep_policy(name, "leave")
         run(["docker", "update", "--restart=no", name])
         code, _out, err = run(["docker", "stop", "--time", str(grace_s), name], grace_s + 60)
         if code:
@@ -74,15 +91,7 @@ def stop(grace_s, names):
     """Stop containers that are not ours: policy kept in the journal, then "no"; not removed."""
     policies = {}
     for name in names:
-        code, out, err = run(
-            ["docker", "inspect", "-f", "{{.HostConfig.RestartPolicy.Name}}", name]
-        )
-        if code:
-            return {"ok": False, "message": err.strip()}
-        policies[name] = out.strip()
-        journal.keep(
-            "settings", f"restart.{name}", {"name": f"restart.{name}", "value": out.strip()}
-        )
+        policies[name] = keep_policy(name, "start")
         run(["docker", "update", "--restart=no", name])
         code, _out, err = run(["docker", "stop", "--time", str(grace_s), name], grace_s + 60)
         if code:

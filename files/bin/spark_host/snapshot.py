@@ -17,11 +17,9 @@ import crontab
 import machine
 import shards
 import shm
+import units
 from run import Failed, read, run
 
-UNIT_PROPERTIES = (
-    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,TriggeredBy,BusName,FragmentPath"
-)
 FILES_WANTED = 200  # more netplan files than that is not a host we know
 
 
@@ -53,24 +51,10 @@ def boot(_):
     }
 
 
-def show_units(units):
-    """{asked name: {property: value}} by one `systemctl show` (its answers keep the order)."""
-    if not units:
-        return {}
-    _status, out, err = run(["systemctl", "show", "-p", UNIT_PROPERTIES, "--", *units])
-    blocks = [b for b in out.split("\n\n") if b.strip()]
-    if len(blocks) != len(units):
-        raise Failed(err.strip() or f"systemctl show: {len(blocks)} answers for {len(units)} units")
-    return {
-        unit: dict(line.split("=", 1) for line in block.strip().splitlines() if "=" in line)
-        for unit, block in zip(units, blocks)
-    }
-
-
 def services(ask):
-    units = show_units(ask["units"])
-    triggers = {t for u in units.values() for t in u.get("TriggeredBy", "").split()}
-    return {"units": units, "triggers": show_units(sorted(triggers))}
+    asked = units.show(ask["units"])
+    triggers = {t for u in asked.values() for t in u.get("TriggeredBy", "").split()}
+    return {"units": asked, "triggers": units.show(sorted(triggers))}
 
 
 def cpufreq(_):
@@ -202,8 +186,15 @@ SECTIONS = {
     "record": record,
 }
 
+
+def journalled(ask):
+    import restore  # noqa: PLC0415 - loading it would cost every job, and undo alone asks
+
+    return restore.section(ask)
+
+
 # Read only when a job asks for them: they cost too much for every one.
-EXTRA = {"machine": machine.section}
+EXTRA = {"machine": machine.section, "journal": journalled}
 
 
 def answer(name, ask):

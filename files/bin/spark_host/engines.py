@@ -1,0 +1,43 @@
+"""Engine containers that run on this host: by our labels, or by what the known stacks are named."""
+
+import fnmatch
+import os
+
+import containers
+from run import Failed, read
+
+LABEL = "io.spark-converge."
+PROJECT = "com.docker.compose.project"
+
+
+def is_engine(container, signs):
+    """signs: {"compose_projects": [], "image_repositories": [], "name_patterns": []}"""
+    labels = container["Config"].get("Labels") or {}
+    image = (container["Config"].get("Image") or "").split("@")[0]
+    name = container["Name"].lstrip("/")
+    return (
+        any(label.startswith(LABEL) for label in labels)
+        or labels.get(PROJECT) in signs.get("compose_projects", ())
+        or {image, image.rsplit(":", 1)[0]} & set(signs.get("image_repositories", ()))
+        or any(fnmatch.fnmatchcase(name, p) for p in signs.get("name_patterns", ()))
+    )
+
+
+def shims():
+    """Does any container live, as far as the process list tells?"""
+    return any(
+        (read(f"/proc/{pid}/comm") or "").startswith("containerd-shim")
+        for pid in os.listdir("/proc")
+        if pid.isdigit()
+    )
+
+
+def running(signs):
+    """Names of running engines. A docker that does not answer is no "none", unless nothing runs."""
+    try:
+        found = containers.inspect_all() or []
+    except Failed:
+        if shims():
+            raise
+        return []
+    return [c["Name"].lstrip("/") for c in found if c["State"]["Running"] and is_engine(c, signs)]

@@ -1,0 +1,201 @@
+"""Giving back one entry of the journal: how it stands now, and restoring it.
+
+Every kind answers `look(...)` with a verdict and a reason:
+    same      as it was found, nothing to do
+    restore   what was set by spark-converge is still there
+    edited    somebody changed it since; it is left alone
+    gone      there is nothing any more that could be given back
+    unread    could not be read
+"""
+
+import base64
+import difflib
+import os
+import re
+
+import journal
+import units
+from run import Failed, read, run
+
+GOVERNOR = "/sys/devices/system/cpu/cpufreq/{}/scaling_governor"
+
+
+def subject(entry):
+    """cups.service for the setting unit.cups.service."""
+    return entry["name"].split(".", 1)[1]
+
+
+def verdict(name, word, why=""):
+    return {"name": name, "verdict": word, "why": why}
+
+
+# Files and links
+
+
+def untagged(now, entry):
+    """The bytes of a table of jobs without our held tag; lines tagged before our time stay."""
+    before = base64.b64decode(entry.get("b64", "")).split(b"\n")
+    tag = re.compile(rb"#" + re.escape(entry["tag"].encode()) + rb"-\d{8} ")
+    lines = [
+        line if line in before else tag.sub(b"", line, count=1) if tag.match(line) else line
+        for line in base64.b64decode(now["b64"]).split(b"\n")
+    ]
+    return {**now, "b64": base64.b64encode(b"\n".join(lines)).decode()}
+
+
+def wanted(entry, now):
+    """The content to give back: the original, or the owner's later table without our tags."""
+    mark = journal.fingerprint(now)
+    ours = mark in (journal.fingerprint(entry), *entry["ours"])
+    if entry["tag"] and "b64" in now and (entry["edits"] or not ours):
+        return untagged(now, entry)
+    return entry
+
+
+def hint(entry, now):
+    """Which lines differ from what was written last; never their text, which may be a secret."""
+    if not now["existed"]:
+        return "it was removed since"
+    if "b64" not in now or not entry["written"]:
+        return "it was made anew since"
+    old, new = (
+        base64.b64decode(b64).decode("latin-1").splitlines()
+        for b64 in (entry["written"], now["b64"])
+    )
+    if old == new:
+        return "its mode, owner or last line's end was changed since"
+    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    lines = [
+        f"{first + 1}" if last <= first + 1 else f"{first + 1}-{last}"
+        for kind, _, _, first, last in blocks
+        if kind != "equal"
+    ]
+    return f"edited since: line {', '.join(lines)}"
+
+
+def look_file(entry, forced):
+    path = entry["path"]
+    now = journal.content(path)
+    mark = journal.fingerprint(now)
+    target = entry if path in forced else wanted(entry, now)
+    if mark == journal.fingerprint(target):
+        return verdict(path, "same")
+    if mark in entry["ours"] or path in forced or target is not entry:
+        return verdict(path, "restore")
+    kept = os.path.basename(journal.entry_path("files", path))
+    return verdict(path, "edited", f"{hint(entry, now)}; the original is in {kept}")
+
+
+def give_file(entry, forced):
+    path = entry["path"]
+    now = journal.content(path)
+    target = entry if path in forced else wanted(entry, now)
+    if journal.fingerprint(now) not in (journal.fingerprint(entry), *entry["ours"]):
+        journal.record(path, now, target)  # an edit that is written over is kept in the journal
+    if not target["existed"]:
+        os.unlink(path)
+        journal.sync_folder(os.path.dirname(path))
+        return
+    journal.make_folder(os.path.dirname(path), 0o755)
+    owner = (target["uid"], target["gid"])
+    if "b64" in target:
+        data = base64.b64decode(target["b64"])
+        journal.write(path, data, target["mode"], owner, target.get("xattrs"))
+        return
+    new = journal.new_path(path)
+    if os.path.lexists(new):
+        os.unlink(new)
+    os.symlink(target["link"], new)
+    os.lchown(new, *owner)
+    os.replace(new, path)
+    journal.sync_folder(os.path.dirname(path))
+
+
+# Units
+
+
+def look_unit(entry, now):
+    """now: what systemctl shows of it."""
+    was_state, was_active = entry["value"].split()
+    label, state = f"unit {subject(entry)}", now.get("UnitFileState") or "none"
+    if now["LoadState"] == "not-found":
+        return verdict(label, "gone", "it is not installed any more")
+    ran, runs = was_active not in units.ASLEEP, now["ActiveState"] not in units.ASLEEP
+    if was_state.startswith("masked") and ran and not runs:
+        return verdict(label, "gone", "it ran although it was masked; it cannot be started so")
+    if was_state.endswith("-runtime") and state != was_state:
+        return verdict(label, "gone", f"its state {was_state} ended with a reboot")
+    if state == was_state and runs >= ran:
+        return verdict(label, "same")
+    was = f"{was_state} and {'running' if ran else 'not running'}"
+    is_now = f"{state} and {'running' if runs else 'not running'}"
+    return verdict(label, "restore", f"it was {was}, it is {is_now}")
+
+
+def start_units(entries):
+    """Those that ran, all at once: systemd knows the order."""
+    ran = [subject(e) for e in entries if e["value"].split()[1] not in units.ASLEEP]
+    if ran:
+        units.systemctl("start", "--", *ran)
+
+
+# Governors
+
+
+def look_governor(entry):
+    policy = subject(entry)
+    label, now = f"governor of {policy}", read(GOVERNOR.format(policy))
+    if not os.path.exists(GOVERNOR.format(policy)):
+        return verdict(label, "gone", "this host has no such policy any more")
+    if now is None:
+        return verdict(label, "unread", "it cannot be read; its CPUs may be offline")
+    if now == entry["value"]:
+        return verdict(label, "same")
+    if now in entry["ours"]:
+        return verdict(label, "restore")
+    return verdict(label, "edited", f"it is {now}, set by somebody since; it was {entry['value']}")
+
+
+def give_governor(entry):
+    with open(GOVERNOR.format(subject(entry)), "w") as file:
+        file.write(entry["value"] + "\n")
+
+
+# Restart policies of containers
+
+
+def policy_of(container):
+    """no, always, unless-stopped, on-failure or on-failure:3, as `docker update` takes it."""
+    policy = container["HostConfig"]["RestartPolicy"]
+    count = policy.get("MaximumRetryCount") or 0
+    return f"{policy['Name'] or 'no'}:{count}" if count else policy["Name"] or "no"
+
+
+def container_label(entry):
+    return f"container {subject(entry).rsplit('.', 1)[0]}"
+
+
+def look_container(entry, found):
+    """found: `docker inspect` of all containers; value: id, policy, and whether to start it."""
+    label = container_label(entry)
+    container_id, policy, start = entry["value"].split()
+    now = next((c for c in found if c["Id"] == container_id), None)
+    if now is None:
+        return verdict(label, "gone", "it does not exist any more")
+    runs = now["State"]["Running"]
+    if policy_of(now) == policy and (runs or start != "start"):
+        return verdict(label, "same")
+    if policy_of(now) not in (policy, *entry["ours"]):
+        return verdict(label, "edited", f"its restart policy is {policy_of(now)}, it was {policy}")
+    return verdict(label, "restore")
+
+
+def give_container(entry):
+    container_id, policy, start = entry["value"].split()
+    commands = [["docker", "update", f"--restart={policy}", container_id]]
+    if start == "start":
+        commands.append(["docker", "start", container_id])
+    for command in commands:
+        code, _out, err = run(command, timeout_s=120)
+        if code:
+            raise Failed(err.strip() or f"{' '.join(command[:2])}: exit status {code}")

@@ -1,0 +1,114 @@
+"""The live state of the fabric's links: read before the first change, given back by undo.
+
+Restoring the netplan files does not do it: a bond whose lines are gone stays with its members, and
+an MTU that no file names any more stays as it was set.
+"""
+
+import ipaddress
+import json
+import time
+
+from run import Failed, run
+
+SETTLE_S = 10  # how long networkd may take for an address before it is set by hand
+LIMIT_S = 40
+
+
+def kept_address(one):
+    """Only what was configured: not what a router, DHCP or the kernel handed out."""
+    if one.get("scope") != "global" or one.get("dynamic") or "local" not in one:
+        return False
+    return not ipaddress.ip_address(one["local"]).is_link_local
+
+
+def live(names):
+    """{name: {kind, mode, mtu, up, master, addresses} or null when there is no such link}."""
+    code, out, err = run(["ip", "-d", "-j", "address"])
+    if code:
+        raise Failed(err.strip() or "ip address failed")
+    links = {link["ifname"]: link for link in json.loads(out) if "ifname" in link}
+    return {name: describe(links[name]) if name in links else None for name in names}
+
+
+def describe(link):
+    info = link.get("linkinfo", {})
+    return {
+        "kind": info.get("info_kind"),
+        "mode": info.get("info_data", {}).get("mode"),
+        "mtu": link["mtu"],
+        "up": "UP" in link.get("flags", []),
+        "master": link.get("master"),
+        "addresses": sorted(
+            f"{a['local']}/{a['prefixlen']}" for a in link.get("addr_info", []) if kept_address(a)
+        ),
+    }
+
+
+def differences(was, now):
+    """One sentence for each difference; a card that was pulled out is none."""
+    said = []
+    for name, then in was.items():
+        here = now[name]
+        if then is None or here is None:
+            if (then is None) != (here is None) and (then is None or then["kind"]):
+                said.append(f"{name} {'exists' if here else 'does not exist'}")
+            continue
+        said += [
+            f"{name}: {key} {here[key]}, was {then[key]}" for key in then if here[key] != then[key]
+        ]
+    return said
+
+
+def delete_new_links(was):
+    """Virtual links that were not there, or that exist in another form than they had."""
+    now = live(was)
+    for name, then in was.items():
+        here = now[name]
+        made_over = then and here and (then["kind"], then["mode"]) != (here["kind"], here["mode"])
+        if here and here["kind"] and (then is None or made_over):
+            ip("link", "delete", name)
+
+
+def ip(*words):
+    code, _out, err = run(["ip", *words])
+    if code:
+        raise Failed(f"ip {' '.join(words)}: {err.strip()}")
+
+
+def adjust(was, addresses_too):
+    """What netplan's files do not say: MTU, membership, up or down, and at last the addresses."""
+    now = live(was)
+    for name, then in was.items():
+        here = now[name]
+        if then is None or here is None:
+            continue
+        if here["master"] != then["master"]:
+            join = ["master", then["master"]] if then["master"] else ["nomaster"]
+            ip("link", "set", name, *join)
+        if here["mtu"] != then["mtu"]:
+            ip("link", "set", name, "mtu", str(then["mtu"]))
+        if here["up"] != then["up"]:
+            ip("link", "set", name, "up" if then["up"] else "down")
+        if addresses_too:
+            for address in set(here["addresses"]) - set(then["addresses"]):
+                ip("address", "delete", address, "dev", name)
+            for address in set(then["addresses"]) - set(here["addresses"]):
+                ip("address", "add", address, "dev", name)
+
+
+def restore(was):
+    """Bring the live links back after the netplan files; raises Failed with what still differs."""
+    delete_new_links(was)
+    code, out, err = run(["netplan", "apply"], timeout_s=300)
+    if code not in (0, 127):  # 127: no netplan on this host, so none of its files either
+        raise Failed(f"netplan apply: {(err or out).strip() or code}")
+    began = time.monotonic()
+    while True:
+        waited_s = time.monotonic() - began
+        adjust(was, addresses_too=waited_s > SETTLE_S)
+        left = differences(was, live(was))
+        if not left:
+            return
+        if waited_s > LIMIT_S:
+            raise Failed("; ".join(left))
+        time.sleep(1)

@@ -1,0 +1,187 @@
+"""Everything in the journal given back on this host: asked first, then done, then read back."""
+
+import json
+import os
+import re
+import time
+
+import containers
+import fabric
+import journal
+import kinds
+import links
+import network
+import units
+from run import Failed
+
+OUR_UNIT = re.compile(r"/etc/systemd/system/([^/]+\.(?:service|timer|socket|path|mount))$")
+SYSTEMD = ("/etc/systemd/", "/etc/rc")
+JOBS = ("/var/spool/cron/", "/etc/cron")
+NETPLAN = fabric.ETC + "/"
+FABRIC = "fabric links"
+ERRORS = (Failed, OSError, ValueError, KeyError)
+
+
+def everything():
+    """All entries, those of a systemctl that was cut off included; nothing is written."""
+    found = journal.entries()
+    known = {e.get("path") for e in found}
+    cut = links.pending()
+    for path, old, new in links.differences(cut["links"], cut["units"]) if cut else ():
+        if path not in known:
+            ours = [journal.fingerprint(new)]
+            rest = {"ours": ours, "edits": [], "written": None, "tag": None}
+            found.append({"kind": "files", "path": path, **old, **rest})
+    return found
+
+
+def files_in(entries, *folders):
+    return [
+        e
+        for e in entries
+        if e["kind"] == "files" and (not folders or e["path"].startswith(folders))
+    ]
+
+
+def named(entries, prefix):
+    return [e for e in entries if e["kind"] == "settings" and e["name"].startswith(prefix + ".")]
+
+
+def was_live(entries):
+    """{link: its state before the first change}, as network.py reads it."""
+    return {kinds.subject(e): json.loads(e["value"]) for e in named(entries, "link")}
+
+
+def each(entries, ask):
+    """Pair every entry with its verdict; one that cannot be read does not stop the others."""
+    for entry in entries:
+        try:
+            yield entry, ask(entry)
+        except ERRORS as error:
+            name = entry.get("path") or entry["name"]
+            yield entry, kinds.verdict(name, "unread", str(error))
+
+
+def look(entries, forced):
+    """[(entry, verdict)]; the fabric's links are one verdict, with None for an entry."""
+    found = list(each(files_in(entries), lambda e: kinds.look_file(e, forced)))
+    services = named(entries, "unit")
+    shown = units.show([kinds.subject(e) for e in services])
+    found += each(services, lambda e: kinds.look_unit(e, shown[kinds.subject(e)]))
+    found += each(named(entries, "governor"), kinds.look_governor)
+    policies = named(entries, "restart")
+    there = (containers.inspect_all() or []) if policies else []
+    found += each(policies, lambda e: kinds.look_container(e, there))
+    was = was_live(entries)
+    if was:
+        found.append((None, look_fabric(was, [v for _, v in found])))
+    return found
+
+
+def look_fabric(was, verdicts):
+    edited = [
+        v["name"] for v in verdicts if v["verdict"] == "edited" and v["name"].startswith(NETPLAN)
+    ]
+    try:
+        left = network.differences(was, network.live(was))
+    except ERRORS as error:
+        return kinds.verdict(FABRIC, "unread", str(error))
+    if left and edited:
+        return kinds.verdict(FABRIC, "edited", f"{', '.join(edited)} was edited since")
+    return kinds.verdict(FABRIC, "restore" if left else "same", "; ".join(left))
+
+
+def section(_):
+    """The plan as a part of the snapshot: {"entries": [{name, verdict, why}]}."""
+    return {"entries": [v for _, v in look(everything(), ())]}
+
+
+def attempt(failures, name, act, *arguments):
+    try:
+        act(*arguments)
+    except ERRORS as error:
+        failures[name] = str(error)
+
+
+def give_files(todo, forced, failures):
+    for entry in todo:
+        attempt(failures, entry["path"], kinds.give_file, entry, forced)
+
+
+def stop_own_units(files, failures):
+    """Units whose file is ours alone end before their file goes."""
+    for entry in files:
+        own = OUR_UNIT.match(entry["path"])
+        if own and not entry["existed"] and not os.path.islink(entry["path"]):
+            attempt(failures, entry["path"], units.systemctl, "stop", "--", own[1])
+
+
+def give_back(entries, looked, forced):
+    """Restore all that can be; {name: why it failed}. In an order in which nothing trips:
+    the network before the units that listen on it, cron's jobs last, since a watchdog that
+    comes to life again wants the rest to be as it was."""
+    failures = {}
+    todo = [e for e, v in looked if e and v["verdict"] == "restore"]
+    fabric_is = next((v["verdict"] for e, v in looked if e is None), "same")
+    jobs = files_in(todo, *JOBS)
+    stop_own_units(files_in(todo), failures)
+    give_files([e for e in files_in(todo) if e not in jobs], forced, failures)
+    if files_in(entries, *SYSTEMD):
+        attempt(failures, "systemd", units.systemctl, "daemon-reload")
+    for entry in named(todo, "governor"):
+        attempt(failures, f"governor of {kinds.subject(entry)}", kinds.give_governor, entry)
+    if fabric_is == "restore" or (files_in(todo, NETPLAN) and fabric_is != "edited"):
+        fabric.end_trial()
+        attempt(failures, FABRIC, network.restore, was_live(entries))
+    for entry in named(todo, "restart"):
+        attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
+    attempt(failures, "units", kinds.start_units, named(todo, "unit"))
+    give_files(jobs, forced, failures)
+    for entry in files_in(entries):
+        if os.path.lexists(journal.new_path(entry["path"])):
+            os.unlink(journal.new_path(entry["path"]))  # of a write that was cut short
+    return failures
+
+
+def put_aside(entries, left):
+    """Move the journal away whole, or while names are left only what was given back."""
+    aside = f"{journal.ROOT}.undone-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    if not left:
+        os.rename(journal.ROOT, aside)
+    for entry in entries if left else ():
+        name = entry.get("path") or entry["name"]
+        path = journal.entry_path(entry["kind"], name)
+        journal.make_folder(f"{aside}/{entry['kind']}", 0o700)
+        os.rename(path, f"{aside}/{entry['kind']}/{os.path.basename(path)}")
+    journal.sync_folder(os.path.dirname(journal.ROOT))
+    return aside
+
+
+def undo(forced):
+    """{ok, restored: [name], left: [{name, why}], notes: [sentence], aside: folder}."""
+    cut = links.pending()
+    if cut:
+        links.settle(cut["units"])
+    entries = journal.entries()
+    looked = look(entries, forced)
+    failures = give_back(entries, looked, forced)
+    after = look(journal.entries(), ())
+    wrong = {v["name"] for _, v in after if v["verdict"] in ("restore", "edited", "unread")}
+    done = [e for e, v in after if e and v["name"] not in wrong]
+    if FABRIC not in wrong:
+        done += named(entries, "link")
+    left = [
+        {"name": v["name"], "why": failures.get(v["name"]) or v["why"] or "it is not as it was"}
+        for _, v in after
+        if v["name"] in wrong
+    ]
+    for name in ("systemd", "units"):
+        if left and name in failures:
+            left.append({"name": name, "why": failures[name]})
+    return {
+        "ok": not left,
+        "restored": sorted({v["name"] for _, v in looked if v["verdict"] == "restore"} - wrong),
+        "left": left,
+        "notes": [f"{v['name']}: {v['why']}" for _, v in after if v["verdict"] == "gone"],
+        "aside": put_aside(done, left),
+    }

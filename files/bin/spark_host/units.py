@@ -1,0 +1,79 @@
+"""systemd units: read, taken down, enabled; states and links go into the journal first."""
+
+import json
+
+import journal
+import links
+from run import Failed, run
+
+PROPERTIES = (
+    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,TriggeredBy,BusName,FragmentPath"
+)
+ASLEEP = ("inactive", "failed")
+STOP_S = 300  # TimeoutStopSec is 90 s by default, and several may wait for it one after another
+
+
+def show(units):
+    """{asked name: {property: value}} by one `systemctl show` (its answers keep the order)."""
+    if not units:
+        return {}
+    _status, out, err = run(["systemctl", "show", "-p", PROPERTIES, "--", *units])
+    blocks = [b for b in out.split("\n\n") if b.strip()]
+    if len(blocks) != len(units):
+        raise Failed(err.strip() or f"systemctl show: {len(blocks)} answers for {len(units)} units")
+    return {
+        unit: dict(line.split("=", 1) for line in block.strip().splitlines() if "=" in line)
+        for unit, block in zip(units, blocks)
+    }
+
+
+def systemctl(*words, timeout_s=STOP_S):
+    code, out, err = run(["systemctl", *words], timeout_s=timeout_s)
+    if code:
+        raise Failed((err or out).strip() or f"systemctl {words[0]}: exit status {code}")
+
+
+def keep_states(names):
+    for name, unit in show(names).items():
+        state = unit.get("UnitFileState") or "none"
+        journal.setting(f"unit.{name}", f"{state} {unit['ActiveState']}", "")
+
+
+def down(todo):
+    """{"stop": [unit], "disable": [unit], "mask": [unit]}: each in the order given."""
+    names = list(dict.fromkeys([*todo["stop"], *todo["disable"], *todo["mask"]]))
+    keep_states(names)
+    with links.watched(names):
+        if todo["stop"]:
+            systemctl("stop", "--", *todo["stop"])
+        if todo["disable"]:
+            systemctl("disable", "--quiet", "--no-warn", "--", *todo["disable"])
+        if todo["mask"]:
+            systemctl("mask", "--quiet", "--", *todo["mask"])
+    return {}
+
+
+def enable(name):
+    """A unit of ours whose file was just put in place; it is not started."""
+    with links.watched([name]):
+        systemctl("daemon-reload")
+        systemctl("enable", "--quiet", "--", name)
+    return {}
+
+
+def default(target):
+    with links.watched(["default.target"]):
+        systemctl("set-default", "--quiet", target)
+    return {}
+
+
+def main(argv):
+    """down JSON; enable UNIT; default TARGET"""
+    action, word = argv
+    if action == "down":
+        return down(json.loads(word))
+    if action == "enable":
+        return enable(word)
+    if action == "default":
+        return default(word)
+    raise ValueError(f"unknown action {action}")
