@@ -13,7 +13,7 @@ from pyinfra.context import host
 
 from facts.snapshot import Ask
 from inventory.schema import Cluster
-from operations import cpufreq, job, preflight, shards
+from operations import cpufreq, job, preflight, program, resurrection, shards
 from operations.job import Job
 from stacks.definition import Stack, StackError, load, names
 
@@ -52,7 +52,8 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
         shards=tuple(
             (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted
         ),
-        files=(cpufreq.UNIT_PATH,),
+        files=(cpufreq.UNIT_PATH, program.UNDO_COMMAND),
+        words=resurrection.stack_words(known),
         extra=extra,
     )
     return job.start(name, host, cluster, stack, known, ask)

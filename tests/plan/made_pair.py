@@ -17,9 +17,9 @@ import yaml
 from deploys.steps.begin import host_settings
 from facts.snapshot import HostState, program_sha256, state_of
 from inventory.schema import Cluster
-from operations import cpufreq, netplan, shards
+from operations import cpufreq, netplan, program, shards
 from operations.pair import specs
-from stacks.definition import Stack, load
+from stacks.definition import Stack, load, names
 
 Snapshot = dict[str, Any]
 
@@ -194,6 +194,13 @@ def image(reference: str) -> dict[str, Any]:
     return {"id": "sha256:" + "1" * 64, "digests": [reference], "platform": "linux/amd64"}
 
 
+def install(made: Snapshot) -> None:
+    """The on-host program and its console command are there."""
+    made["program"] = {"sha256": program_sha256()}
+    text = program.undo_text([load(name) for name in names()])
+    made["files"][program.UNDO_COMMAND] = file_of(text, 0o755)
+
+
 def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     """A host of the lab's `fresh`: desktop, governor performance, old stack, leftovers."""
     node = wanted.nodes[rank]
@@ -261,10 +268,11 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
             "starters": [STARTER] if rank == 0 else [],
             "installed": True,
         },
+        "starters": {"units": [], "scripts": [], "at_jobs": []},
         "containers": {"installed": True, "containers": [old_rank(dsf)]},
         "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},
         "shards": {shards.directory(one, wanted.model_dir): "unverified" for one in (lab, dsf)},
-        "files": {cpufreq.UNIT_PATH: None},
+        "files": {cpufreq.UNIT_PATH: None, program.UNDO_COMMAND: None},
         "program": {"sha256": None},
         "record": {},
     }
@@ -283,7 +291,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         made["services"]["triggers"][name] = unit(name, "inactive", "disabled")
     for policy in made["cpufreq"]["policies"].values():
         policy["governor"] = host_settings()["governor"]
-    made["files"] = {cpufreq.UNIT_PATH: file_of(cpufreq.unit_text(), 0o644)}
+    made["files"][cpufreq.UNIT_PATH] = file_of(cpufreq.unit_text(), 0o644)
     mtu = wanted.fabric.mtu
     made["fabric"] |= {
         "interfaces": {
@@ -306,7 +314,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     made["containers"]["containers"] = []
     made["images"] = {one.image_reference: image(one.image_reference) for one in (lab, dsf)}
     made["shards"] = dict.fromkeys(made["shards"], "verified")
-    made["program"] = {"sha256": program_sha256()}
+    install(made)
     return made
 
 

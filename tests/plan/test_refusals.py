@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from facts.snapshot import program_sha256
 from tests.plan.conftest import Pair, Run
-from tests.plan.made_pair import container, file_of
+from tests.plan.made_pair import container, file_of, install
 
 Made = Callable[..., Pair]
 
@@ -185,7 +184,7 @@ def test_a_host_that_is_gone_refuses_the_others(pair: Made, gone: str) -> None:
 
 def test_stop_takes_down_what_it_can_reach_and_fails_all_the_same(pair: Made) -> None:
     made = pair()
-    made.snapshots[1]["program"] = {"sha256": program_sha256()}  # @fake cannot install it
+    install(made.snapshots[1])  # @fake cannot
     made.answers.update(
         {
             "spark_host ranks save ": {"folder": "/var/lib/spark-converge/saved/x"},
