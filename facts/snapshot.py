@@ -36,6 +36,7 @@ from facts import (
     memory,
     services,
     shards,
+    starters,
 )
 from facts.unknown import Unknown, parsed
 
@@ -49,13 +50,15 @@ class Ask:
     """What a job wants to know beyond the fixed parts.
 
     units: systemd units; images: references by digest; shards: (directory, lock hash) pairs;
-    files: paths of our own files; extra: parts that are read only when asked for.
+    files: paths of our own files; words: names in a command that mean a known stack; extra: parts
+    that are read only when asked for.
     """
 
     units: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     shards: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
 
 
@@ -75,6 +78,7 @@ class HostState:
     fabric: fabric.Fabric | Unknown
     memory: memory.Memory | Unknown
     crontab: crontab.Crontabs | Unknown
+    starters: starters.Starters | Unknown
     containers: containers.Containers | Unknown
     images: images.Images | Unknown
     shards: shards.Shards | Unknown
@@ -129,6 +133,7 @@ def state_of(answer: object) -> HostState:
         fabric=parsed(part.get("fabric"), fabric.parse),
         memory=parsed(part.get("memory"), memory.parse),
         crontab=parsed(part.get("crontab"), crontab.parse),
+        starters=parsed(part.get("starters"), starters.parse),
         containers=parsed(part.get("containers"), containers.parse),
         images=parsed(part.get("images"), images.parse),
         shards=parsed(part.get("shards"), shards.parse),

@@ -19,7 +19,7 @@ from facts.shards import Shards
 from facts.snapshot import HostState, program_sha256
 from facts.unknown import Unknown
 from inventory.schema import BOND_DEVICE, Cluster, Node
-from operations import cpufreq, netplan, services, shards
+from operations import cpufreq, netplan, resurrection, services, shards
 from operations.pair import fabric_facts, foreign
 from stacks.definition import Stack
 
@@ -216,6 +216,22 @@ def model(cluster: Cluster, state: HostState, stack: Stack) -> Item:
     return judged("engine", "model files", "verified", seen, said == "verified")
 
 
+def resurrections(
+    cluster: Cluster, node: Node, state: HostState, stack: Stack, known: tuple[Stack, ...]
+) -> Iterator[Item]:
+    """One line for each kind of thing that could start an engine unasked."""
+    found = resurrection.sources(node.rank, state, cluster.tags.hold, stack, known)
+    for kind in resurrection.KINDS:
+        why = resurrection.unread(kind, state)
+        if why:
+            yield unread("resurrection", kind, "none armed", why)
+            continue
+        mine = [one for one in found if one.kind == kind]
+        told = [f"{one.status}: {one.name}" + (f" ({one.why})" if one.why else "") for one in mine]
+        bad = any(one.status in ("armed", "refused") for one in mine)
+        yield judged("resurrection", kind, "none armed", "; ".join(told) or "none", not bad)
+
+
 def heat(sensor: Sensor) -> Item | None:
     """A sensor that has a limit or at least a figure."""
     wanted = f"below {sensor.limit_celsius:.0f} °C" if sensor.limit_celsius else "-"
@@ -301,5 +317,6 @@ def items(
         image(state, stack),
         model(cluster, state, stack),
         strangers(cluster, state, known),
+        *resurrections(cluster, node, state, stack, known),
         *machine(state),
     ]

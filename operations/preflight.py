@@ -11,16 +11,17 @@ from facts.fabric import Fabric
 from facts.memory import Memory
 from facts.shards import Shards
 from facts.snapshot import HostState
+from facts.starters import Starters
 from facts.unknown import Unknown
 from inventory.schema import Cluster, Node
-from operations import cpufreq, netplan, shards
+from operations import cpufreq, netplan, resurrection, shards
 from operations.job import Commands, Job, refuse, stop_planning
 from operations.pair import foreign, specs
 from stacks.definition import Stack, StackError
 from stacks.render import check_pair
 
 # Parts of a host's state without which no job can decide anything.
-NEEDED = ("boot", "services", "cpufreq", "fabric", "memory", "crontab", "containers")
+NEEDED = ("boot", "services", "cpufreq", "fabric", "memory", "crontab", "starters", "containers")
 
 
 def absent_hosts(job: Job) -> list[str]:
@@ -68,6 +69,8 @@ def launch_complaints(
             f"{node.name}: {state.memory.total_mib} MiB of memory in all, {stack.name} wants "
             f"{floor} MiB available"
         )
+    if isinstance(state.starters, Starters):
+        yield from (f"{node.name}: {s}" for s in resurrection.refusals(state.starters))
 
 
 def complaints(job: Job, governor: str, launches: bool) -> list[str]:

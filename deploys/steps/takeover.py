@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from operations import containers, crontab, job, memory, program
+from operations import containers, crontab, job, memory, program, resurrection
 from operations.job import Job
 
 # The seed's worker came back within minutes; a watchdog of the lab runs every minute.
@@ -18,6 +18,9 @@ def hold_watchdogs(run: Job, rank: int, for_good: bool) -> None:
     crontab.held(
         job=run, rank=rank, for_good=for_good, name="Cron watchdogs held behind a dated tag"
     )
+    resurrection.held(
+        job=run, rank=rank, for_good=for_good, name="Units and timers that start engines held"
+    )
 
 
 @deploy("Watchdogs")
@@ -25,6 +28,7 @@ def rearm_watchdogs(run: Job, rank: int) -> None:
     """The stack that they guard serves again: held lines are given back byte for byte."""
     job.barrier(job=run, title="Watchdogs re-armed", name="Stage: Watchdogs re-armed")
     crontab.rearmed(job=run, rank=rank, name="Held cron lines given back")
+    resurrection.rearmed(job=run, rank=rank, name="Held units and timers given back")
     job.barrier(job=run, title="Watchdogs re-armed", name="Done")
 
 
@@ -34,6 +38,9 @@ def stop_reachable(run: Job, rank: int) -> None:
     job.milestone(job=run, title="Watchdogs held", name="Stage: Watchdogs held")
     program.installed(job=run, rank=rank, name="On-host program installed")
     crontab.held(job=run, rank=rank, for_good=True, name="Cron watchdogs held behind a dated tag")
+    resurrection.held(
+        job=run, rank=rank, for_good=True, name="Units and timers that start engines held"
+    )
     job.milestone(job=run, title="Ranks down", name="Stage: Ranks down")
     if rank == 0:
         containers.ended(job=run, rank=rank, fabric_too=False, name="Head rank down")

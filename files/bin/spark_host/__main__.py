@@ -20,7 +20,7 @@ from run import Failed
 
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "ranks", "crontab"),
-    "memory",
+    *("memory", "starters"),
 )
 END = "--end of spark-host--"
 

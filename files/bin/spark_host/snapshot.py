@@ -17,6 +17,7 @@ import crontab
 import machine
 import shards
 import shm
+import starters
 import units
 from run import Failed, read, run
 
@@ -178,6 +179,7 @@ SECTIONS = {
     "fabric": fabric,
     "memory": memory,
     "crontab": crontab.section,
+    "starters": starters.section,
     "containers": containers.section,
     "images": containers.images,
     "shards": shards.section,

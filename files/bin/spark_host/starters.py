@@ -1,0 +1,369 @@
+"""What beside crontabs could start a container or an engine here, and holding it reversibly.
+
+section: units and timers of the system and of users, the cron.* folders, at jobs. Commands and
+their arguments stay on the host; only whether and how they mention an engine leaves it.
+
+hold < {"units": [...], "scripts": [...]}   puts a drop-in on each unit with a condition that never
+    holds, so that nothing can start it (timer, socket, path, D-Bus, another unit, a person), stops
+    it where asked, and takes the x bit from scripts of the cron.* folders. `systemctl mask` cannot
+    do this: it refuses a unit whose own file lies in /etc/systemd/system.
+rearm   takes all that away again and starts what ran
+"""
+
+import glob
+import json
+import os
+import pwd
+import re
+import stat
+import sys
+
+import journal
+import mentions
+from run import run
+
+RECORD = "/var/lib/spark-converge/held.json"
+DROP_IN = "zz-spark-converge-held.conf"
+HELD = """# Held by spark-converge: an engine of another stack shall not be started meanwhile.
+# Given back by its rollback or undo; by hand: remove this file, then systemctl daemon-reload.
+[Unit]
+ConditionPathExists=/nonexistent/held-by-spark-converge
+"""
+# Highest precedence first: systemd.unit(5).
+SYSTEM_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/run/systemd/transient",
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/run/systemd/generator.late",
+)
+USER_FOLDERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
+OWN_USER_FOLDERS = ("~/.config/systemd/user", "~/.local/share/systemd/user")
+PERIODIC = ("hourly", "daily", "weekly", "monthly")
+AT_FOLDERS = ("/var/spool/cron/atjobs", "/var/spool/at")
+LINGER = "/var/lib/systemd/linger"
+# The container engines themselves: they start containers on request, and by restart policies,
+# which are looked at with the containers.
+INFRASTRUCTURE = re.compile(
+    r"(docker|containerd|buildkit|cri-docker|podman.*|nvidia-.*|snap\.docker\..*|spark-converge-.*)"
+    r"\.(service|socket|timer|path)"
+)
+EXEC = re.compile(rb"^\s*Exec(?:StartPre|StartPost|Start|Reload)\s*=\s*(.*)$", re.MULTILINE)
+TRIGGER = re.compile(r"^\s*Unit\s*=\s*(\S+)\s*$", re.MULTILINE)
+EXPORT = re.compile(rb"^\w+=.*; export \w+$", re.MULTILINE)
+PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,TriggeredBy,WantedBy,RequiredBy"
+
+
+def files_of(folders):
+    """{service: [its file, then drop-ins]} by precedence, but for masked ones."""
+    found, masked, drop_ins = {}, set(), {}
+    for folder in folders:
+        for path in sorted(glob.glob(folder + "/*.service")):
+            name = os.path.basename(path)
+            if name in found or name in masked or INFRASTRUCTURE.fullmatch(name):
+                continue
+            if os.path.realpath(path) == "/dev/null" or not os.path.getsize(path):
+                masked.add(name)
+            else:
+                found[name] = path
+        for path in sorted(glob.glob(folder + "/*.service.d/*.conf")):
+            drop_ins.setdefault(os.path.basename(os.path.dirname(path))[:-2], []).append(path)
+    return {name: [path, *drop_ins.get(name, [])] for name, path in found.items()}
+
+
+def commands_of(paths):
+    """The Exec lines of a unit's file and drop-ins, as one text."""
+    texts = [mentions.JOINED.sub(b" ", mentions.text_of(path)) for path in paths]
+    return b"\n".join(line for text in texts for line in EXEC.findall(text))
+
+
+def candidates(reader, folders, home):
+    """Units whose commands mention an engine: {name, path, weight, direct, scripts, held}."""
+    found = []
+    for name, paths in files_of(folders).items():
+        commands = commands_of(paths)
+        own = reader.own(commands)
+        scripts = reader.tokens(commands, home)
+        weight = mentions.heaviest([own, *(w for _, w in scripts)])
+        if weight:
+            found.append(
+                {
+                    "name": name,
+                    "path": paths[0],
+                    "weight": weight,
+                    "direct": bool(own),
+                    "scripts": [token for token, _ in scripts],
+                    "held": any(os.path.basename(path) == DROP_IN for path in paths),
+                }
+            )
+    return found
+
+
+def enabled_in(folders, name):
+    """Is there a link that has this unit, or an instance of this template, started?"""
+    stem, _, tail = name.partition("@.")
+    pattern = f"{stem}@*.{tail}" if tail else name
+    kinds = ("wants", "requires", "upholds")
+    return any(glob.glob(f"{folder}/*.{kind}/{pattern}") for folder in folders for kind in kinds)
+
+
+def triggers_in(folders, name):
+    """Timers, paths and sockets whose files name this unit, or go by its name."""
+    stem = name.rsplit(".", 1)[0]
+    found = {}
+    for folder in folders:
+        for kind in ("timer", "path", "socket"):
+            for path in sorted(glob.glob(f"{folder}/*.{kind}")):
+                trigger = os.path.basename(path)
+                named = TRIGGER.search(mentions.text_of(path).decode("latin-1"))
+                target = named.group(1) if named else trigger.rsplit(".", 1)[0] + ".service"
+                if target in (name, stem) and trigger not in found:
+                    found[trigger] = path
+    return found
+
+
+def manager(scope, uid):
+    """The systemctl that speaks to the manager of a scope; None where that one does not run."""
+    if scope == "system":
+        return ["systemctl"]
+    runtime = f"/run/user/{uid}"
+    if not os.path.exists(runtime + "/systemd/private"):
+        return None
+    environment = ["env", f"XDG_RUNTIME_DIR={runtime}"]
+    return ["runuser", "-u", scope, "--", *environment, "systemctl", "--user"]
+
+
+def shown(systemctl, names):
+    """{name: {property: value}} of units that the manager knows; templates have no properties."""
+    whole = [name for name in names if "@." not in name]
+    if not whole or systemctl is None:
+        return {}
+    _code, out, _err = run([*systemctl, "show", "-p", PROPERTIES, "--", *whole])
+    blocks = [block for block in out.split("\n\n") if block.strip()]
+    if len(blocks) != len(whole):
+        return {}
+    return {
+        name: dict(line.split("=", 1) for line in block.strip().splitlines() if "=" in line)
+        for name, block in zip(whole, blocks)
+    }
+
+
+def described(scope, uid, folders, found):
+    """Candidates with how they stand, and what can start them."""
+    systemctl = manager(scope, uid)
+    states = shown(systemctl, [one["name"] for one in found])
+    for one in found:
+        state = states.get(one["name"], {})
+        triggers = triggers_in(folders, one["name"])
+        more = state.get("TriggeredBy", "").split()
+        named = list(dict.fromkeys([*triggers, *more]))
+        kept = shown(systemctl, named)
+        wanted = [*state.get("WantedBy", "").split(), *state.get("RequiredBy", "").split()]
+        file_state = state.get("UnitFileState", "")
+        if not file_state or "@." in one["name"]:
+            file_state = "enabled" if enabled_in(folders, one["name"]) else "disabled"
+        yield {
+            **one,
+            "scope": scope,
+            "uid": uid,
+            "active": state.get("ActiveState", "unknown" if systemctl else "inactive"),
+            "file_state": file_state,
+            "wanted_by": wanted,
+            "triggers": [
+                {
+                    "name": name,
+                    "path": triggers.get(name, ""),
+                    "active": kept.get(name, {}).get("ActiveState", "inactive"),
+                    "file_state": kept.get(name, {}).get("UnitFileState", "")
+                    or ("enabled" if enabled_in(folders, name) else "disabled"),
+                }
+                for name in named
+            ],
+        }
+
+
+def users():
+    """People (and root) whose user units could start: those with units, or with linger."""
+    for person in pwd.getpwall():
+        home = person.pw_dir
+        own = any(os.path.isdir(mentions.expanded(f, home)) for f in OWN_USER_FOLDERS)
+        if own or os.path.exists(f"{LINGER}/{person.pw_name}"):
+            yield person
+
+
+def units(reader):
+    found = list(
+        described("system", 0, SYSTEM_FOLDERS, candidates(reader, SYSTEM_FOLDERS, "/root"))
+    )
+    for person in users():
+        home = person.pw_dir
+        own = [mentions.expanded(folder, home) for folder in OWN_USER_FOLDERS]
+        folders = (*own, *USER_FOLDERS)
+        there = candidates(reader, folders, home)
+        found += described(person.pw_name, person.pw_uid, folders, there)
+    return found
+
+
+def why_skipped(path):
+    """Why run-parts passes over a script, None for one that it runs."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", os.path.basename(path)):
+        return "run-parts ignores such a name"
+    if not os.stat(path).st_mode & stat.S_IXUSR:
+        return "not executable"
+    return None
+
+
+def scripts(reader):
+    found = []
+    for period in PERIODIC:
+        for path in sorted(glob.glob(f"/etc/cron.{period}/*")):
+            if os.path.isfile(path) and reader.file(path, "/root"):
+                held = path in load()["scripts"]
+                found.append({"path": path, "inert": why_skipped(path), "held": held})
+    return found
+
+
+def at_jobs(reader):
+    """Jobs of at(1) that mention an engine, by what a person needs to remove them: atrm NUMBER."""
+    found = []
+    for folder in AT_FOLDERS:
+        for path in sorted(glob.glob(folder + "/[a-zA-Z=]*")):
+            name = os.path.basename(path)
+            if not re.fullmatch(r"[a-zA-Z=][0-9a-f]{13}", name):
+                continue
+            # The environment of whoever queued it stands before the command; it starts nothing.
+            body = EXPORT.sub(b"", mentions.text_of(path))
+            uid = os.stat(path).st_uid
+            if reader.own(body) or reader.tokens(body, "/root"):
+                when_s = int(name[6:], 16) * 60
+                found.append({"number": int(name[1:6], 16), "uid": uid, "when_s": when_s})
+    return found
+
+
+def section(ask):
+    """{"units": [...], "scripts": [...], "at_jobs": [...]}: of those that mention an engine."""
+    reader = mentions.Reader(ask.get("words", ()))
+    return {"units": units(reader), "scripts": scripts(reader), "at_jobs": at_jobs(reader)}
+
+
+# Holding
+
+
+def load():
+    """What is held: {"units": {"scope name": {...}}, "scripts": {path: mode}}."""
+    try:
+        with open(RECORD) as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return {"units": {}, "scripts": {}}
+
+
+def keep(record):
+    journal.make_folder(os.path.dirname(RECORD), 0o755)
+    journal.write(RECORD, json.dumps(record, indent=1).encode(), 0o600)
+
+
+def drop_in(unit):
+    """Path of the drop-in that holds a unit; raises ValueError for a home that leads elsewhere."""
+    if unit["scope"] == "system":
+        return f"/etc/systemd/system/{unit['name']}.d/{DROP_IN}"
+    home = pwd.getpwnam(unit["scope"]).pw_dir
+    path = f"{mentions.expanded(OWN_USER_FOLDERS[0], home)}/{unit['name']}.d/{DROP_IN}"
+    if not os.path.realpath(path).startswith(os.path.realpath(home) + "/"):
+        raise ValueError(f"{path} leads out of {home}: not written")
+    return path
+
+
+def make_own_folder(path, unit):
+    """The folder of a user's drop-in belongs to that user, like all in their home."""
+    if os.path.isdir(path):
+        return
+    make_own_folder(os.path.dirname(path), unit)
+    os.mkdir(path, 0o755)
+    if unit["scope"] != "system":
+        person = pwd.getpwnam(unit["scope"])
+        os.chown(path, person.pw_uid, person.pw_gid)
+
+
+def whole(name):
+    """All instances of a template, the unit itself otherwise."""
+    return name.replace("@.", "@*.")
+
+
+def reload(scopes):
+    for scope, uid in scopes:
+        systemctl = manager(scope, uid)
+        if systemctl:
+            run([*systemctl, "daemon-reload"])
+
+
+def hold(plan):
+    """units: {scope, uid, name, file_state, active, stop}; scripts: paths in the cron.* folders."""
+    record = load()
+    for unit in plan["units"]:
+        known = record["units"].setdefault(
+            f"{unit['scope']} {unit['name']}", {**unit, "restart": False}
+        )
+        known["restart"] = known["restart"] or (unit["stop"] and unit["active"] == "active")
+    for path in plan["scripts"]:
+        record["scripts"].setdefault(path, stat.S_IMODE(os.stat(path).st_mode))
+    keep(record)
+    for unit in plan["units"]:
+        path = drop_in(unit)
+        make_own_folder(os.path.dirname(path), unit)
+        if unit["scope"] == "system":
+            state = f"{unit['file_state'] or 'none'} {unit['active']}"
+            journal.setting(f"unit.{unit['name']}", state, "")
+        journal.put(path, 0o644, (0, 0), HELD.encode())
+    reload({(unit["scope"], unit["uid"]) for unit in plan["units"]})
+    said = []
+    for unit in plan["units"]:
+        systemctl = manager(unit["scope"], unit["uid"])
+        if unit["stop"] and systemctl:
+            code, _out, err = run([*systemctl, "stop", "--", whole(unit["name"])], timeout_s=120)
+            said += [err.strip()] if code else []
+    for path in plan["scripts"]:
+        change_mode(path, record["scripts"][path] & ~0o111)
+    return {"ok": not said, "message": "; ".join(said)}
+
+
+def change_mode(path, mode):
+    info = os.stat(path)
+    with open(path, "rb") as file:
+        data = file.read()
+    journal.put(path, mode, (info.st_uid, info.st_gid), data)
+
+
+def rearm():
+    """Everything in the record, given back; what somebody removed meanwhile stays away."""
+    record = load()
+    for unit in record["units"].values():
+        path = drop_in(unit)
+        if os.path.exists(path):
+            os.unlink(path)
+        folder = os.path.dirname(path)
+        if os.path.isdir(folder) and not os.listdir(folder):
+            os.rmdir(folder)
+    reload({(unit["scope"], unit["uid"]) for unit in record["units"].values()})
+    said = []
+    for unit in record["units"].values():
+        systemctl = manager(unit["scope"], unit["uid"])
+        if unit["restart"] and systemctl:
+            code, _out, err = run([*systemctl, "start", "--", unit["name"]], timeout_s=120)
+            said += [err.strip()] if code else []
+    for path, mode in record["scripts"].items():
+        if os.path.exists(path):
+            change_mode(path, mode)
+    if not said and os.path.exists(RECORD):
+        os.unlink(RECORD)
+    return {"ok": not said, "message": "; ".join(said)}
+
+
+def main(argv):
+    if argv[0] == "hold":
+        return hold(json.load(sys.stdin))
+    if argv[0] == "rearm":
+        return rearm()
+    raise ValueError(f"unknown action {argv[0]}")
