@@ -38,17 +38,17 @@ def complaints(job: Job) -> list[str]:
     if said:
         return [f"{s} (at its own console: sudo {UNDO_COMMAND})" for s in said]
     states = job.states()
-    for host, state in zip(job.hosts, states, strict=True):
+    for node, state in zip(job.cluster.nodes, states, strict=True):
         if not isinstance(state.journal, tuple):
-            said.append(f"{host.name}: journal {state.journal}")
+            said.append(f"{node.name}: journal {state.journal}")
     if not any(journal_of(state) for state in states):
         return said
-    for rank, (host, state) in enumerate(zip(job.hosts, states, strict=True)):
+    for node, state in zip(job.cluster.nodes, states, strict=True):
         if isinstance(state.containers, Unknown):
-            said.append(f"{host.name}: containers {state.containers}")
-        busy = [e.container.name for e in engines(rank, state, job.known) if e.container.running]
+            said.append(f"{node.name}: containers {state.containers}")
+        busy = [e.container.name for e in engines(node.rank, state, job.known) if e.container.running]
         if busy:
-            said.append(f"{host.name}: {', '.join(busy)} runs; take it down first: deploys/stop.py")
+            said.append(f"{node.name}: {', '.join(busy)} runs; take it down first: deploys/stop.py")
     return said
 
 
