@@ -17,7 +17,8 @@ CHUNK_BYTES = 65536
 
 
 def _pump(near: socket.socket, far: paramiko.Channel) -> None:
-    with near, far:
+    # Either end may go at any time; both are then closed, and the client says what it missed.
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException), near, far:
         while True:
             ready, _, _ = select.select([near.fileno(), far.fileno()], [], [], 60)
             if not ready:
@@ -38,8 +39,8 @@ def _serve(listener: socket.socket, transport: paramiko.Transport, port: int) ->
             return  # closed: the tunnel is no longer wanted
         try:
             far = transport.open_channel("direct-tcpip", ("127.0.0.1", port), origin, timeout=10)
-        except paramiko.SSHException:
-            near.close()  # nothing listens there: the client sees a closed connection
+        except (paramiko.SSHException, OSError, EOFError):
+            near.close()  # nothing listens there, or the link died: the client sees it closed
             continue
         threading.Thread(target=_pump, args=(near, far), daemon=True).start()
 
@@ -52,4 +53,6 @@ def tunnel(transport: paramiko.Transport, port: int) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # a close alone does not wake the waiting accept
         listener.close()
