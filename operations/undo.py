@@ -46,7 +46,8 @@ def complaints(job: Job) -> list[str]:
     for node, state in zip(job.cluster.nodes, states, strict=True):
         if isinstance(state.containers, Unknown):
             said.append(f"{node.name}: containers {state.containers}")
-        busy = [e.container.name for e in engines(node.rank, state, job.known) if e.container.running]
+        found = engines(node.rank, state, job.known)
+        busy = [one.container.name for one in found if one.container.running]
         if busy:
             said.append(f"{node.name}: {', '.join(busy)} runs; take it down first: deploys/stop.py")
     return said
