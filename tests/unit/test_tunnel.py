@@ -29,8 +29,8 @@ KEY = paramiko.ECDSAKey.generate()
 class Door(paramiko.ServerInterface):
     """Lets anybody in and forwards to the loopback only, as sshd does with direct-tcpip."""
 
-    def __init__(self, transport: paramiko.Transport) -> None:
-        self._transport = transport
+    def __init__(self) -> None:
+        self._far: dict[int, socket.socket] = {}
 
     def check_auth_none(self, username: str) -> int:  # noqa: ARG002 - paramiko's signature
         return AUTH_SUCCESSFUL
@@ -44,27 +44,24 @@ class Door(paramiko.ServerInterface):
         if destination[0] != "127.0.0.1":
             return OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
         try:
-            far = socket.create_connection(destination, timeout=5)
+            self._far[chanid] = socket.create_connection(destination, timeout=5)
         except OSError:
             return OPEN_FAILED_CONNECT_FAILED
-        threading.Thread(target=self._join, args=(chanid, far), daemon=True).start()
         return OPEN_SUCCEEDED
 
-    def _join(self, chanid: int, far: socket.socket) -> None:
-        channel = None
-        while channel is None or channel.get_id() != chanid:
-            channel = self._transport.accept(5)
-            if channel is None:
-                return
-        threading.Thread(target=_copy, args=(far, channel), daemon=True).start()
-        _copy(channel, far)
+    def join(self, transport: paramiko.Transport) -> None:
+        """Join every accepted channel with its connection, until the link is closed."""
+        while channel := transport.accept(30):
+            far = self._far.pop(channel.get_id())
+            threading.Thread(target=_copy, args=(far, channel), daemon=True).start()
+            threading.Thread(target=_copy, args=(channel, far), daemon=True).start()
 
 
 def _copy(source: socket.socket | paramiko.Channel, sink: socket.socket | paramiko.Channel) -> None:
     try:
         while data := source.recv(65536):
             sink.sendall(data)
-    except OSError:
+    except (OSError, EOFError, paramiko.SSHException):
         pass
     finally:
         sink.close()
@@ -76,7 +73,9 @@ def link() -> Iterator[paramiko.Transport]:
     near, far = socket.socketpair()
     server = paramiko.Transport(far)
     server.add_server_key(KEY)
-    server.start_server(event=threading.Event(), server=Door(server))  # does not wait
+    door = Door()
+    server.start_server(event=threading.Event(), server=door)  # with an event it does not wait
+    threading.Thread(target=door.join, args=(server,), daemon=True).start()
     client = paramiko.Transport(near)
     client.start_client(timeout=10)
     client.auth_none("ci")
