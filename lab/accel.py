@@ -16,6 +16,7 @@ from lab.paths import LabHome
 from lab.progress import say
 from lab.qemu import version
 
+_KVM = "/dev/kvm"
 _PROBE_S = 20.0  # a kernel under KVM reaches its init in about two seconds
 _MARKER = b"Run /init as init process"
 
@@ -25,21 +26,26 @@ def choose(home: LabHome, arch: Arch, image: Image) -> str:
 
     The verdict is kept in ``accel.json`` of the home for this QEMU, host kernel and processor.
     """
-    key = [version(arch), platform.release(), _processor(), arch.name]
+    allowed = os.access(_KVM, os.R_OK | os.W_OK)
+    key = [version(arch), platform.release(), _processor(), arch.name, allowed]
     memory = home.root / "accel.json"
     if memory.exists():
         known = json.loads(memory.read_text())
         if known["key"] == key:
             return str(known["accel"])
-    accel = "kvm" if _kvm_boots(arch, image) else "tcg"
-    say(f"acceleration: {accel}" + ("" if accel == "kvm" else " (KVM does not boot a guest here)"))
+    if not allowed:
+        why = f"{_KVM} is {'not for this user' if Path(_KVM).exists() else 'missing'}"
+        accel = "tcg"
+    elif _kvm_boots(arch, image):
+        accel, why = "kvm", "a guest booted with it"
+    else:
+        accel, why = "tcg", "a guest did not boot with KVM"
+    say(f"acceleration: {accel} ({why})")
     memory.write_text(json.dumps({"key": key, "accel": accel}))
     return accel
 
 
 def _kvm_boots(arch: Arch, image: Image) -> bool:
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        return False
     with tempfile.TemporaryDirectory() as folder:
         console = Path(folder) / "console"
         line = [

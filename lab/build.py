@@ -12,7 +12,7 @@ from lab.tree import remove_tree
 
 
 def main(arguments: list[str]) -> None:
-    """``base SPEC``, ``disk SPEC``, ``remove TREE`` or, from mmdebstrap, ``hook SPEC WHEN TREE``."""
+    """``base SPEC``, ``disk SPEC``, ``remove TREE``; from mmdebstrap ``hook SPEC WHEN TREE``."""
     job, target, *rest = arguments
     if job == "remove":
         remove_tree(Path(target))

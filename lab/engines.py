@@ -24,10 +24,7 @@ def ensure(home: LabHome, tree: Path) -> dict[str, oci.ImageDigests]:
 
     + tree: the guests' package tree, where the images' python comes from
     """
-    try:
-        registry.start(home.root)
-    except registry.RegistryError as error:
-        raise LabError(str(error)) from error
+    start_registry(home)
     memory = home.root / "engines.json"
     key = _inputs_digest(tree)
     if memory.exists():
@@ -45,6 +42,14 @@ def ensure(home: LabHome, tree: Path) -> dict[str, oci.ImageDigests]:
     return digests
 
 
+def start_registry(home: LabHome) -> None:
+    """Start the registry where it does not run. Raises LabError when it cannot."""
+    try:
+        registry.start(home.root)
+    except registry.RegistryError as error:
+        raise LabError(str(error)) from error
+
+
 def reference(stack: str, digests: dict[str, oci.ImageDigests]) -> str:
     """The image of a stack as a guest pulls it, by digest."""
     return f"{registry.GUEST_ADDRESS}/{IMAGES[stack][1]}@{digests[stack].index}"
@@ -52,7 +57,10 @@ def reference(stack: str, digests: dict[str, oci.ImageDigests]) -> str:
 
 def _push(home: LabHome, tree: Path, version: str, name: str) -> oci.ImageDigests:
     with tempfile.TemporaryDirectory(dir=home.root) as folder:
-        return oci.push(oci.build(tree, version, Path(folder)), name)
+        try:
+            return oci.push(oci.build(tree, version, Path(folder)), name)
+        except oci.ImageError as error:
+            raise LabError(str(error)) from error
 
 
 def _inputs_digest(tree: Path) -> str:

@@ -23,19 +23,8 @@ def make_keys(home: LabHome) -> None:
     for name in ("login", *HOSTS):
         key = home.keys / name
         if not key.exists():
-            command = [
-                "ssh-keygen",
-                "-q",
-                "-t",
-                "ed25519",
-                "-N",
-                "",
-                "-C",
-                f"lab {name}",
-                "-f",
-                key,
-            ]
-            subprocess.run(command, check=True)
+            kind = ["-q", "-t", "ed25519", "-N", "", "-C", f"lab {name}"]
+            subprocess.run(["ssh-keygen", *kind, "-f", str(key)], check=True)
 
 
 def public_key(home: LabHome) -> str:

@@ -48,7 +48,8 @@ class Image:
 def ensure(home: LabHome, arch: Arch) -> Image:
     """Return the image for the present inputs; build what is missing.
 
-    Raises LabError when a build step fails; its output is in ``build.log`` of the home.
+    Needs root for the build, through sudo where this program is not root. Raises LabError when
+    a build step fails; its output is in ``build.log`` of the home.
     """
     tree = _ensure_tree(home, arch)
     image = wanted(home, arch)
@@ -117,12 +118,18 @@ def _base_spec(home: LabHome, arch: Arch) -> BaseSpec:
     )
 
 
-def remove_all(home: LabHome) -> None:
-    """Remove every cached image and package tree."""
+def prune(home: LabHome, keep: Image | None) -> None:
+    """Remove cached images and package trees, all but the given one; each takes over 1 GiB."""
+    kept = {keep.folder.name, keep.tree.name, f"{keep.tree.name}.json"} if keep else set()
     for entry in home.images.iterdir():
-        if entry.name.startswith("base-") and entry.is_dir():
+        if entry.name in kept:
+            continue
+        if not entry.is_dir():
+            entry.unlink()
+        elif entry.name.startswith("base-"):
             _run_build(home, "remove", str(entry))
-    shutil.rmtree(home.images)
+        else:
+            shutil.rmtree(entry)
 
 
 def _as_root(home: LabHome, job: str, spec: dict[str, object]) -> None:

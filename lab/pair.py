@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lab import accel, engines, fresh, hostfiles, image, qemu, registry, ssh, tools
 from lab.arch import Arch, machine_arch
@@ -47,28 +48,37 @@ def up(home: LabHome) -> None:
     home.make()
     hostfiles.make_keys(home)
     ssh.write_config(home)
-    state = load(home)
-    running = [guest for guest in guests(home) if guest.pid() is not None]
-    if running:
-        _complete(home, arch, state, running)
+    if _already_up(home, arch):
         return
     made = image.ensure(home, arch)
     digests = engines.ensure(home, made.tree)
+    old_engine = engines.reference("dsf-lab", digests)
     pair = Pair(home, arch, made, accel.choose(home, arch, made))
-    fresh_key = _fresh_key(pair, engines.reference("dsf-lab", digests))
+    fresh_key = _fresh_key(pair, old_engine)
+    state = load(home)
     known = state.snapshots.get(FRESH)
     if state.image == made.id and known and known.key == fresh_key and _on_disks(home, FRESH):
         say("resuming snapshot fresh")
         restore(home, FRESH)
         return
     _boot_new(pair)
-    fresh.make_dirty(home, engines.reference("dsf-lab", digests))
+    fresh.make_dirty(home, old_engine)
     _take(home, FRESH, fresh_key)
     say("up: both hosts run, snapshot fresh is taken")
 
 
-def _complete(home: LabHome, arch: Arch, state: State, running: list[Guest]) -> None:
-    registry.start(home.root)
+def _already_up(home: LabHome, arch: Arch) -> bool:
+    """Complete a pair of which a host runs; False when nothing runs that is worth keeping."""
+    running = [guest for guest in guests(home) if guest.pid() is not None]
+    if not running:
+        return False
+    state = load(home)
+    if FRESH not in state.snapshots:
+        say("up: an earlier `up` did not finish; starting over")
+        for guest in running:
+            _quit(guest)
+        return False
+    engines.start_registry(home)
     for guest in guests(home):
         if guest not in running:
             power(home, guest.name, "on")
@@ -76,6 +86,7 @@ def _complete(home: LabHome, arch: Arch, state: State, running: list[Guest]) -> 
         say("up: already running, from older inputs; `python -m lab down` and `up` rebuild it")
     else:
         say("up: already running")
+    return True
 
 
 def _fresh_key(pair: Pair, old_engine: str) -> str:
@@ -93,6 +104,7 @@ def _boot_new(pair: Pair) -> None:
     for guest in guests(home):
         qemu.make_disk(guest, pair.image)
     save(home, State(image=pair.image.id, accel=pair.accel))
+    image.prune(home, keep=pair.image)
     for guest in guests(home):
         ssh.drop_shared(home, guest.name)
         qemu.start(guest, pair.line(guest))
@@ -113,7 +125,7 @@ def destroy(home: LabHome, images: bool) -> None:
     """Remove all that the lab made but its images; those too when `images` is set."""
     down(home)
     if images:
-        image.remove_all(home)
+        image.prune(home, keep=None)
     for entry in home.root.iterdir():
         if entry != home.images and entry.name != "lock":
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
@@ -157,7 +169,7 @@ def restore(home: LabHome, name: str) -> None:
     pair = _made_pair(home, state)
     if name != FRESH and kept.key != pair.key():
         raise LabError(f"snapshot {name!r} was made by another QEMU or command line; take it anew")
-    registry.start(home.root)
+    engines.start_registry(home)
     each(HOSTS, lambda host: ssh.drop_shared(home, host))
     each(guests(home), lambda guest: _load(pair, guest, name))
     state.cables = {host: dict(ends) for host, ends in kept.cables.items()}
@@ -205,7 +217,7 @@ def power(home: LabHome, host: str, what: str) -> None:
         if guest.pid() is None:
             state = load(home)
             pair = _made_pair(home, state)
-            registry.start(home.root)
+            engines.start_registry(home)
             qemu.start(guest, pair.line(guest))
             _set_cables(guest, state.cables[host])
             _on_monitors([guest], lambda monitor: monitor.run("cont"))
@@ -218,7 +230,7 @@ def power(home: LabHome, host: str, what: str) -> None:
         ssh.wait(home, host, not_boot=before)
 
 
-def status(home: LabHome) -> dict[str, object]:
+def status(home: LabHome) -> dict[str, Any]:
     """The lab as data: hosts, cables, snapshots, acceleration, image, registry."""
     state = load(home)
     hosts = {

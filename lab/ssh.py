@@ -54,9 +54,10 @@ def run(
     Raises LabError with the end of its output when it fails or takes longer than `timeout_s`.
     """
     line = ["ssh", "-F", str(home.ssh_config), "-o", "ConnectTimeout=60", host, script]
-    source = {"stdin": subprocess.DEVNULL} if data is None else {"input": data}
     try:
-        done = subprocess.run(line, capture_output=True, check=False, timeout=timeout_s, **source)
+        done = subprocess.run(
+            line, input=data or b"", capture_output=True, check=False, timeout=timeout_s
+        )
     except subprocess.TimeoutExpired as error:
         raise LabError(f"{host}: `{script}` took longer than {timeout_s:.0f} s") from error
     if done.returncode != 0:
