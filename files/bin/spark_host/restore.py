@@ -1,5 +1,6 @@
 """Everything in the journal given back on this host: asked first, then done, then read back."""
 
+import itertools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import journal
 import kinds
 import links
 import network
+import starters
 import units
 from run import Failed
 
@@ -136,6 +138,7 @@ def give_back(entries, looked, forced):
     for entry in named(todo, "restart"):
         attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))
+    attempt(failures, "held units", starters.rearm_or_fail)
     give_files(jobs, forced, failures)
     for entry in files_in(entries):
         if os.path.lexists(journal.new_path(entry["path"])):
@@ -145,7 +148,10 @@ def give_back(entries, looked, forced):
 
 def put_aside(entries, left):
     """Move the journal away whole, or while names are left only what was given back."""
-    aside = f"{journal.ROOT}.undone-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    base = f"{journal.ROOT}.undone-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    aside = next(
+        p for n in itertools.count() if not os.path.exists(p := f"{base}-{n}" if n else base)
+    )
     if not left:
         os.rename(journal.ROOT, aside)
     for entry in entries if left else ():
@@ -175,7 +181,7 @@ def undo(forced):
         for _, v in after
         if v["name"] in wrong
     ]
-    for name in ("systemd", "units"):
+    for name in ("systemd", "units", "held units"):
         if left and name in failures:
             left.append({"name": name, "why": failures[name]})
     return {

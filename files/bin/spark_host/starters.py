@@ -20,7 +20,7 @@ import sys
 
 import journal
 import mentions
-from run import run
+from run import Failed, run
 
 RECORD = "/var/lib/spark-converge/held.json"
 DROP_IN = "zz-spark-converge-held.conf"
@@ -41,6 +41,7 @@ SYSTEM_FOLDERS = (
 )
 USER_FOLDERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
 OWN_USER_FOLDERS = ("~/.config/systemd/user", "~/.local/share/systemd/user")
+PERIODIC_FOLDER = "/etc/cron."
 PERIODIC = ("hourly", "daily", "weekly", "monthly")
 AT_FOLDERS = ("/var/spool/cron/atjobs", "/var/spool/at")
 LINGER = "/var/lib/systemd/linger"
@@ -218,10 +219,11 @@ def why_skipped(path):
 def scripts(reader):
     found = []
     for period in PERIODIC:
-        for path in sorted(glob.glob(f"/etc/cron.{period}/*")):
+        for path in sorted(glob.glob(f"{PERIODIC_FOLDER}{period}/*")):
             if os.path.isfile(path) and reader.file(path, "/root"):
-                held = path in load()["scripts"]
-                found.append({"path": path, "inert": why_skipped(path), "held": held})
+                why = why_skipped(path)
+                held = bool(why) and path in load()["scripts"]
+                found.append({"path": path, "inert": why, "held": held})
     return found
 
 
@@ -268,7 +270,7 @@ def keep(record):
 def drop_in(unit):
     """Path of the drop-in that holds a unit; raises ValueError for a home that leads elsewhere."""
     if unit["scope"] == "system":
-        return f"/etc/systemd/system/{unit['name']}.d/{DROP_IN}"
+        return f"{SYSTEM_FOLDERS[0]}/{unit['name']}.d/{DROP_IN}"
     home = pwd.getpwnam(unit["scope"]).pw_dir
     path = f"{mentions.expanded(OWN_USER_FOLDERS[0], home)}/{unit['name']}.d/{DROP_IN}"
     if not os.path.realpath(path).startswith(os.path.realpath(home) + "/"):
@@ -302,21 +304,22 @@ def reload(scopes):
 def hold(plan):
     """units: {scope, uid, name, file_state, active, stop}; scripts: paths in the cron.* folders."""
     record = load()
-    for unit in plan["units"]:
-        known = record["units"].setdefault(
-            f"{unit['scope']} {unit['name']}", {**unit, "restart": False}
-        )
-        known["restart"] = known["restart"] or (unit["stop"] and unit["active"] == "active")
+    paths = [drop_in(unit) for unit in plan["units"]]  # all of them, before anything is written
+    for unit, path in zip(plan["units"], paths):
+        key = f"{unit['scope']} {unit['name']}"
+        if key not in record["units"] or not os.path.exists(path):
+            ran = unit["stop"] and unit["active"] == "active"
+            record["units"][key] = {**unit, "restart": ran}
     for path in plan["scripts"]:
-        record["scripts"].setdefault(path, stat.S_IMODE(os.stat(path).st_mode))
+        if not why_skipped(path):  # a mode that was noted before is a hold that undo took back
+            record["scripts"][path] = stat.S_IMODE(os.stat(path).st_mode)
     keep(record)
-    for unit in plan["units"]:
-        path = drop_in(unit)
+    for unit, path in zip(plan["units"], paths):
         make_own_folder(os.path.dirname(path), unit)
         if unit["scope"] == "system":
             state = f"{unit['file_state'] or 'none'} {unit['active']}"
             journal.setting(f"unit.{unit['name']}", state, "")
-        journal.put(path, 0o644, (0, 0), HELD.encode())
+        journal.put(path, 0o644, (os.geteuid(), os.getegid()), HELD.encode())
     reload({(unit["scope"], unit["uid"]) for unit in plan["units"]})
     said = []
     for unit in plan["units"]:
@@ -327,6 +330,10 @@ def hold(plan):
     for path in plan["scripts"]:
         change_mode(path, record["scripts"][path] & ~0o111)
     return {"ok": not said, "message": "; ".join(said)}
+
+
+def installed(systemctl, name):
+    return shown(systemctl, [name]).get(name, {}).get("LoadState") != "not-found"
 
 
 def change_mode(path, mode):
@@ -350,7 +357,7 @@ def rearm():
     said = []
     for unit in record["units"].values():
         systemctl = manager(unit["scope"], unit["uid"])
-        if unit["restart"] and systemctl:
+        if unit["restart"] and systemctl and installed(systemctl, unit["name"]):
             code, _out, err = run([*systemctl, "start", "--", unit["name"]], timeout_s=120)
             said += [err.strip()] if code else []
     for path, mode in record["scripts"].items():
@@ -359,6 +366,12 @@ def rearm():
     if not said and os.path.exists(RECORD):
         os.unlink(RECORD)
     return {"ok": not said, "message": "; ".join(said)}
+
+
+def rearm_or_fail():
+    answer = rearm()
+    if not answer["ok"]:
+        raise Failed(answer["message"])
 
 
 def main(argv):

@@ -1,0 +1,350 @@
+"""spark-host finds what could start an engine: in a tree of our own, with real files."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from facts import starters as facts_starters
+from operations.resurrection import plan, unit_source
+
+HOST = Path(__file__).parents[2] / "files" / "bin" / "spark_host"
+UP = "#!/bin/sh\ncurl -sf localhost:8888/health || docker compose -p dsf up -d\n"
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def put(name: str, text: str, mode: int = 0o644) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    return put
+
+
+def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(HOST))
+    return importlib.import_module(name)
+
+
+@pytest.fixture
+def mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    made = module("mentions", monkeypatch)
+    monkeypatch.setattr(made, "OWN_FOLDERS", (str(tmp_path / "usr/local/bin"),))
+    return made
+
+
+@pytest.fixture
+def starters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mentions: ModuleType) -> ModuleType:
+    made = module("starters", monkeypatch)
+    monkeypatch.setattr(made, "SYSTEM_FOLDERS", (str(tmp_path / "etc"), str(tmp_path / "usr/lib")))
+    monkeypatch.setattr(made, "AT_FOLDERS", (str(tmp_path / "at"),))
+    monkeypatch.setattr(made, "RECORD", str(tmp_path / "held.json"))
+    # No manager speaks for this tree: what the files say is what there is.
+    monkeypatch.setattr(made, "manager", lambda *_: None)
+    monkeypatch.setattr(made, "users", list)
+    monkeypatch.setattr(made.journal, "ROOT", str(tmp_path / "journal"))
+    monkeypatch.setattr(made, "PERIODIC_FOLDER", str(tmp_path / "cron."))
+    return made
+
+
+def read(starters: ModuleType, *words: str) -> facts_starters.Starters:
+    return facts_starters.parse(starters.section({"words": list(words)}))
+
+
+def reader(mentions: ModuleType, *words: str) -> Any:
+    return mentions.Reader(words)
+
+
+@pytest.mark.parametrize(
+    ("command", "weight"),
+    [
+        (b"docker compose up -d", "starts"),
+        (b"docker compose -p dsf \\\n  up -d", "starts"),
+        (b"/usr/bin/podman start --all", "starts"),
+        (b"vllm serve /models/x", "starts"),
+        (b"docker system prune -f", "mentions"),
+        (b"tar czf /backup/docker.tgz /etc/docker", "mentions"),
+        (b"dockerd --debug", None),
+        (b"/usr/bin/find /var/tmp -delete", None),
+    ],
+)
+def test_a_command_is_weighed_by_its_words(
+    mentions: ModuleType, command: bytes, weight: str | None
+) -> None:
+    assert reader(mentions).own(command) == weight
+
+
+def test_a_stack_is_known_by_its_own_names_and_only_by_whole_ones(mentions: ModuleType) -> None:
+    known = reader(mentions, "dsf-lab", "/opt/dsf-lab")
+    assert known.own(b"/opt/dsf-lab/up.sh") == "mentions"
+    assert known.own(b"/opt/dsf-lab2/up.sh --of my-dsf-lab-copy") is None
+
+
+def test_scripts_are_followed_to_the_scripts_that_they_name(
+    mentions: ModuleType, write: Write
+) -> None:
+    up = write("opt/up.sh", UP)
+    wrapper = write("opt/wrapper.sh", f"#!/bin/sh\nexec {up}\n")
+    harmless = write("opt/harmless.sh", "#!/bin/sh\ntrue\n")
+    line = f"* * * * * {wrapper}; {harmless}\n".encode()
+    assert reader(mentions).tokens(line, "/root") == [(str(wrapper), "starts")]
+
+
+def test_two_scripts_that_name_each_other_come_to_an_end(
+    mentions: ModuleType, write: Write, tmp_path: Path
+) -> None:
+    one = write("opt/one.sh", f"{tmp_path}/opt/two.sh\n")
+    write("opt/two.sh", f"{one}\n")
+    assert reader(mentions).tokens(f"{one}\n".encode(), "/root") == []
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("usr/local/bin/ready.sh", "* * * * * ready.sh"),
+        ("home/bin/ready.sh", "@reboot ~/bin/ready.sh"),
+        ("home/bin/ready.sh", "@reboot $HOME/bin/ready.sh"),
+        ("home/bin/ready.sh", "@reboot bin/ready.sh"),
+        ("opt/dsf/ready.sh", "*/5\t*\t*\t*\t*\tcd {tmp}/opt/dsf && ./ready.sh >> /var/log/x 2>&1"),
+        ("opt/a b/ready.sh", None),  # a blank in a path is cut: such a line has to name docker
+    ],
+)
+def test_a_script_is_found_however_the_line_names_it(
+    mentions: ModuleType, write: Write, tmp_path: Path, place: str, line: str | None
+) -> None:
+    path = write(place, UP)
+    text = (line or f"* * * * * '{path}'").format(tmp=tmp_path)
+    found = reader(mentions).tokens(text.encode(), str(tmp_path / "home"))
+    assert bool(found) == (line is not None)
+
+
+def test_programs_and_large_files_are_no_scripts(mentions: ModuleType, write: Write) -> None:
+    program = write("opt/program", "\0docker run")
+    large = write("opt/large", "docker run\n" + "#" * mentions.SCRIPT_LIMIT_BYTES)
+    assert reader(mentions).tokens(f"{program} {large}".encode(), "/root") == []
+
+
+# Units
+
+
+TIMER = "[Timer]\nOnCalendar=minutely\n[Install]\nWantedBy=timers.target\n"
+
+
+def test_a_service_behind_an_enabled_timer_is_armed(
+    starters: ModuleType, write: Write, tmp_path: Path
+) -> None:
+    script = write("opt/up.sh", UP)
+    write("etc/spark-ready.service", f"[Service]\nExecStart={script}\n")
+    timer = write("etc/spark-ready.timer", TIMER)
+    (tmp_path / "etc/timers.target.wants").mkdir()
+    (tmp_path / "etc/timers.target.wants/spark-ready.timer").symlink_to(timer)
+    (unit,) = read(starters).units
+    assert (unit.name, unit.weight, unit.direct) == ("spark-ready.service", "starts", False)
+    assert unit.scripts == (str(script),)
+    assert unit_source(unit).status == "armed"
+    todo = plan(read(starters))["units"]
+    assert [(u["name"], u["stop"]) for u in todo] == [
+        ("spark-ready.timer", True),
+        ("spark-ready.service", True),
+    ]
+
+
+def test_a_timer_may_name_another_unit(starters: ModuleType, write: Write, tmp_path: Path) -> None:
+    write("etc/lane.service", "[Service]\nExecStart=/usr/bin/docker start dsf\n")
+    timer = write("etc/nightly.timer", "[Timer]\nOnCalendar=daily\nUnit = lane.service\n")
+    (tmp_path / "etc/timers.target.wants").mkdir()
+    (tmp_path / "etc/timers.target.wants/nightly.timer").symlink_to(timer)
+    (unit,) = read(starters).units
+    assert [t.name for t in unit.triggers] == ["nightly.timer"]
+    assert unit_source(unit).status == "armed"
+
+
+def test_an_engine_that_a_service_runs_itself_is_not_stopped_by_the_hold(
+    starters: ModuleType, write: Write, tmp_path: Path
+) -> None:
+    unit = write("etc/vllm.service", "[Service]\nExecStart=/usr/bin/docker run --rm x\n")
+    (tmp_path / "etc/multi-user.target.wants").mkdir()
+    (tmp_path / "etc/multi-user.target.wants/vllm.service").symlink_to(unit)
+    assert [(u["name"], u["stop"]) for u in plan(read(starters))["units"]] == [
+        ("vllm.service", False)
+    ]
+
+
+@pytest.mark.parametrize("instance", ["lane@1.service", "lane@.service"])
+def test_an_instance_of_a_template_arms_the_template(
+    starters: ModuleType, write: Write, tmp_path: Path, instance: str
+) -> None:
+    unit = write("etc/lane@.service", "[Service]\nExecStart=docker start %i\n")
+    (tmp_path / "etc/multi-user.target.wants").mkdir()
+    (tmp_path / f"etc/multi-user.target.wants/{instance}").symlink_to(unit)
+    (found,) = read(starters).units
+    assert (found.name, unit_source(found).status) == ("lane@.service", "armed")
+
+
+def test_masked_units_dormant_ones_and_the_engines_themselves_are_left_alone(
+    starters: ModuleType, write: Write, tmp_path: Path
+) -> None:
+    write("usr/lib/masked.service", "[Service]\nExecStart=docker start x\n")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/masked.service").symlink_to("/dev/null")
+    write("etc/docker.service", "[Service]\nExecStart=/usr/bin/dockerd --config /etc/docker/d\n")
+    write("etc/after.service", "[Unit]\nAfter=docker.service\n[Service]\nExecStart=/bin/true\n")
+    write("etc/stops.service", "[Service]\nExecStart=/bin/true\nExecStop=docker stop x\n")
+    write("etc/dormant.service", "[Service]\nExecStart=docker start x\n")
+    (unit,) = read(starters).units
+    assert (unit.name, unit_source(unit).status) == ("dormant.service", "inert")
+
+
+def test_a_drop_in_that_makes_a_harmless_unit_start_an_engine_is_seen(
+    starters: ModuleType, write: Write, tmp_path: Path
+) -> None:
+    unit = write("etc/plain.service", "[Service]\nExecStart=/bin/true\n")
+    write("etc/plain.service.d/x.conf", "[Service]\nExecStartPost=docker \\\n start x\n")
+    (tmp_path / "etc/multi-user.target.wants").mkdir()
+    (tmp_path / "etc/multi-user.target.wants/plain.service").symlink_to(unit)
+    assert [u.name for u in read(starters).units] == ["plain.service"]
+
+
+def test_a_held_unit_is_known_by_its_drop_in(starters: ModuleType, write: Write) -> None:
+    write("etc/lane.service", "[Service]\nExecStart=docker start x\n")
+    write(f"etc/lane.service.d/{starters.DROP_IN}", starters.HELD)
+    found = read(starters)
+    assert [unit_source(unit).status for unit in found.units] == ["held"]
+    assert plan(found) == {"units": [], "scripts": []}
+
+
+# At jobs
+
+
+ENVIRONMENT = "#!/bin/sh\n# atrun uid=0 gid=0\numask 22\nNOTE=docker\\ run; export NOTE\ncd /root\n"
+
+
+def test_at_jobs_are_judged_by_their_commands_not_by_their_environment(
+    starters: ModuleType, write: Write
+) -> None:
+    # a: queue, then five hex digits of the job's number, eight of minutes since 1970
+    write("at/a0001201c8c2a0", ENVIRONMENT + "docker compose up -d\n")
+    write("at/a0001301c8c2a0", ENVIRONMENT + "/bin/true\n")
+    write("at/.SEQ", "docker\n")
+    (job,) = read(starters).at_jobs
+    assert (job.number, job.uid, job.when_s) == (0x12, os.getuid(), 0x01C8C2A0 * 60)
+
+
+# Folders of cron
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "why"),
+    [
+        ("guard", 0o755, None),
+        ("guard.sh", 0o755, "run-parts ignores such a name"),
+        ("guard.dpkg-old", 0o755, "run-parts ignores such a name"),
+        ("guard", 0o644, "not executable"),
+    ],
+)
+def test_run_parts_passes_over_some_scripts(
+    starters: ModuleType, write: Write, name: str, mode: int, why: str | None
+) -> None:
+    assert starters.why_skipped(str(write(f"cron.hourly/{name}", UP, mode))) == why
+
+
+# Holding
+
+
+@pytest.fixture
+def lane(starters: ModuleType, write: Write, tmp_path: Path) -> Path:
+    """A tree with an enabled service and a script of cron.hourly, both starting an engine."""
+    unit = write("etc/lane.service", "[Service]\nExecStart=docker start x\n")
+    (tmp_path / "etc/multi-user.target.wants").mkdir()
+    (tmp_path / "etc/multi-user.target.wants/lane.service").symlink_to(unit)
+    write("cron.hourly/guard", UP, 0o750)
+    return tmp_path
+
+
+def everything(folder: Path) -> dict[str, tuple[int, bytes | str]]:
+    """Each file and link below a folder, but for our own records: mode and content."""
+    own = ("journal", "held.json")
+    return {
+        str(path.relative_to(folder)): (
+            path.lstat().st_mode,
+            str(path.readlink()) if path.is_symlink() else path.read_bytes(),
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.relative_to(folder).parts[0] not in own and (path.is_symlink() or path.is_file())
+    }
+
+
+def test_what_is_held_comes_back_as_it_was(starters: ModuleType, lane: Path) -> None:
+    before = everything(lane)
+    assert starters.hold(plan(read(starters)))["ok"]
+    held = read(starters)
+    assert [unit_source(u).status for u in held.units] == ["held"]
+    assert [(s.held, s.inert) for s in held.scripts] == [(True, "not executable")]
+    assert plan(held) == {"units": [], "scripts": []}
+    assert starters.rearm()["ok"]
+    assert everything(lane) == before
+    assert not (lane / "held.json").exists()
+
+
+def test_holding_twice_keeps_the_first_mode(starters: ModuleType, lane: Path) -> None:
+    before = everything(lane)
+    todo = plan(read(starters))
+    starters.hold(todo)
+    starters.hold(todo)
+    starters.rearm()
+    assert everything(lane) == before
+
+
+def test_giving_back_twice_changes_nothing(starters: ModuleType, lane: Path) -> None:
+    starters.hold(plan(read(starters)))
+    starters.rearm()
+    before = everything(lane)
+    assert starters.rearm()["ok"]
+    assert everything(lane) == before
+
+
+def test_a_mode_that_undo_gave_back_is_read_anew(starters: ModuleType, lane: Path) -> None:
+    starters.hold(plan(read(starters)))
+    (lane / "cron.hourly/guard").chmod(0o700)
+    starters.hold(plan(read(starters)))
+    starters.rearm()
+    assert (lane / "cron.hourly/guard").stat().st_mode & 0o777 == 0o700
+
+
+def test_originals_are_in_the_journal_before_the_change(starters: ModuleType, lane: Path) -> None:
+    starters.hold(plan(read(starters)))
+    paths = {e.get("path") or e["name"] for e in starters.journal.entries()}
+    assert paths == {
+        f"{lane}/cron.hourly/guard",
+        f"{lane}/etc/lane.service.d/{starters.DROP_IN}",
+        "unit.lane.service",
+    }
+
+
+def test_a_home_that_leads_elsewhere_is_not_written_to(
+    starters: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home/.config").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "home/.config/systemd").symlink_to(tmp_path / "elsewhere")
+
+    class Person:
+        pw_dir = str(tmp_path / "home")
+
+    monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
+    unit = {"scope": "milo", "uid": 1000, "name": "x.service", "active": "inactive"}
+    with pytest.raises(ValueError, match="leads out of"):
+        starters.hold({"units": [unit | {"file_state": "", "stop": True}], "scripts": []})
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert starters.rearm()["ok"]
