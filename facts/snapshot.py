@@ -112,7 +112,8 @@ def program_archive() -> str:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sources():
-            archive.writestr(zipfile.ZipInfo(path.name, (2026, 1, 1, 0, 0, 0)), path.read_bytes())
+            entry = zipfile.ZipInfo(path.name, (2026, 1, 1, 0, 0, 0))
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return base64.b64encode(buffer.getvalue()).decode()
 
 

@@ -23,7 +23,6 @@ def _clean(state: State, host: Host, job: Job) -> bool:
     job.figures.setdefault("shm_removed", {})[host.name] = removed
     told = sum(s["bytes"] for s in removed) / 2**20
     host.log(f"{len(removed)} dead segments removed, {told:.1f} MiB", log_func=logger.info)
-    job.changed(host)
     left = [s["name"] for s in answer["left"] if s["verdict"] == "leftover"]
     if left:
         return fail(state, host, job, f"{host.name}: still in /dev/shm: {', '.join(left)}")
@@ -62,7 +61,6 @@ def _ritual(state: State, host: Host, job: Job, floor_mib: int) -> bool:
         f"available {after['MemAvailable_kib'] // 1024} MiB",
         log_func=logger.info,
     )
-    job.changed(host)
     available = after["MemAvailable_kib"] // 1024
     if available < floor_mib:
         return fail(

@@ -74,7 +74,8 @@ def unit_source(unit: Unit) -> Source:
     name = unit.name if unit.scope == "system" else f"{unit.name} of {unit.scope}"
     by = [trigger.name for trigger in unit.triggers if trigger.armed]
     what = ", ".join(unit.scripts) or "its own command"
-    if unit.held:
+    # A watchdog that loops is held only once it is stopped; an engine itself ends in its turn.
+    if unit.held and (unit.direct or unit.active != "active"):
         return Source(kind, name, "held", what)
     if not unit.can_start:
         return Source(kind, name, "inert", "nothing starts it")

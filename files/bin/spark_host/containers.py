@@ -1,33 +1,62 @@
 """Containers and images of the docker daemon. A daemon that does not answer is an error."""
 
 import json
+import os
+import shutil
+import socket
+import urllib.parse
 
-from run import Failed, run
+from run import Failed
 
+SOCKET = "/var/run/docker.sock"
 KEPT = ("Id", "Name", "RestartCount", "Image", "Created")
 
 
-def inspect_all():
-    status, out, err = run(["docker", "ps", "--all", "--quiet", "--no-trunc"])
-    if status == 127:
-        return None
-    if status:
-        raise Failed(err.strip() or "docker ps failed")
-    names = out.split()
-    if not names:
-        return []
-    status, out, err = run(["docker", "inspect", "--type", "container", *names])
+def ask(path):
+    """(HTTP status, JSON) from the daemon's own API: a docker command costs ten times as long.
+
+    HTTP/1.0, so that the daemon neither chunks its answer nor keeps the connection.
+    """
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(30)
+        try:
+            link.connect(SOCKET)
+            link.sendall(f"GET {path} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
+            data = b""
+            while part := link.recv(65536):
+                data += part
+        except OSError as error:
+            raise Failed(f"the docker daemon does not answer ({error})") from None
+    head, _, body = data.partition(b"\r\n\r\n")
     try:
-        return json.loads(out)  # one that vanished in between only costs the exit status
-    except ValueError:
-        raise Failed(err.strip() or "docker inspect failed") from None
+        return int(head.split()[1]), json.loads(body)
+    except (IndexError, ValueError):
+        raise Failed(f"odd answer of the docker daemon: {data[:120]!r}") from None
+
+
+def installed():
+    return os.path.exists(SOCKET) or shutil.which("docker") is not None
+
+
+def inspect_all():
+    """Inspect documents of all containers; raises Failed when the daemon does not answer."""
+    status, listed = ask("/containers/json?all=1")
+    if status != 200:
+        raise Failed(f"the docker daemon says {status}: {listed}")
+    found = []
+    for one in listed:
+        status, document = ask(f"/containers/{one['Id']}/json")
+        if status == 200:  # one that vanished in between is gone
+            found.append(document)
+    return found
 
 
 def section(_):
     """{"installed": bool, "containers": [...]}: environments and arguments stay on the host."""
-    found = inspect_all()
+    if not installed():
+        return {"installed": False, "containers": []}
     return {
-        "installed": found is not None,
+        "installed": True,
         "containers": [
             {
                 **{key: one.get(key) for key in KEPT},
@@ -39,22 +68,25 @@ def section(_):
                 "Labels": one["Config"].get("Labels") or {},
                 "Restart": one["HostConfig"].get("RestartPolicy", {}).get("Name"),
             }
-            for one in found or []
+            for one in inspect_all()
         ],
     }
 
 
-def images(ask):
+def images(wanted):
     """{reference: {id, digests, platform} or null when the image is not on this host}."""
     answer = {}
-    for reference in ask["images"]:
-        status, out, err = run(["docker", "image", "inspect", reference])
-        if status and "No such image" not in err:
-            raise Failed(err.strip() or "docker image inspect failed")
-        one = json.loads(out)[0] if status == 0 else None
-        answer[reference] = one and {
-            "id": one["Id"],
-            "digests": one.get("RepoDigests") or [],
-            "platform": f"{one['Os']}/{one['Architecture']}",
-        }
+    for reference in wanted["images"]:
+        status, one = ask(f"/images/{urllib.parse.quote(reference, safe='/:@')}/json")
+        if status not in (200, 404):
+            raise Failed(f"the docker daemon says {status}: {one}")
+        answer[reference] = (
+            {
+                "id": one["Id"],
+                "digests": one.get("RepoDigests") or [],
+                "platform": f"{one['Os']}/{one['Architecture']}",
+            }
+            if status == 200
+            else None
+        )
     return answer

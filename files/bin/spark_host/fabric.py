@@ -115,9 +115,33 @@ def load_plan():
         return json.load(file)
 
 
+def manager_owned(devices):
+    """Those of the devices that NetworkManager manages at this moment."""
+    owned = []
+    for device in devices:
+        code, out, _err = run(["nmcli", "-g", "GENERAL.NM-MANAGED", "device", "show", device])
+        if code == 0 and out.strip() == "yes":
+            owned.append(device)
+    return owned
+
+
+def manager_hands(devices, managed):
+    """Tell NetworkManager to take its hands off the devices, or to take them again.
+
+    netplan's udev rules keep it away after the next boot; a device that it is bringing up by
+    itself ("Wired connection 1") it keeps until told, and minutes later tears it out of the bond.
+    """
+    for device in devices:
+        run(["nmcli", "device", "set", device, "managed", managed])
+
+
 def apply(seconds):
     """Runs inside the unit: apply, wait for the confirmation, else go back."""
     plan = load_plan()
+    plan["manager_owned"] = manager_owned(plan["devices"])
+    with open(f"{STATE}/plan", "w") as file:
+        json.dump(plan, file)
+    manager_hands(plan["manager_owned"], "no")
     delete_links(plan)
     deadline = time.monotonic() + seconds
     code, out, err = run(["netplan", "apply"], timeout_s=seconds)
@@ -140,6 +164,7 @@ def revert(plan, phase, message):
     remove_trial(plan)
     for name in links_of(plan):
         run(["ip", "link", "delete", name])
+    manager_hands(plan.get("manager_owned", []), "yes")
     code, _out, err = run(["netplan", "apply"], timeout_s=180)
     say(phase, message + (f"; going back: {err.strip()}" if code else ""))
     return {"ok": False, "message": message}

@@ -113,9 +113,7 @@ def quiet(seconds, known):
         e["Actor"]["Attributes"].get("name", e["Actor"]["ID"])
         for e in map(json.loads, out.splitlines())
     }
-    running = {
-        c["Name"].lstrip("/") for c in containers.inspect_all() or [] if c["State"]["Running"]
-    }
+    running = {c["Name"].lstrip("/") for c in containers.inspect_all() if c["State"]["Running"]}
     return {"back": sorted((started | running) - set(known))}
 
 
