@@ -1,0 +1,180 @@
+"""What could bring an engine back: classified, planned for, told without giving secrets away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.crontab import Crontabs, Table
+from facts.snapshot import state_of
+from facts.starters import AtJob, Script, Starters, Trigger, Unit
+from facts.unknown import Unknown
+from operations import resurrection
+from operations.resurrection import (
+    KINDS,
+    at_source,
+    cron_lines,
+    plan,
+    refusals,
+    sources,
+    stack_words,
+    starters_sources,
+    unit_source,
+    unread,
+)
+from tests.plan.made_pair import cluster, dirty, locked
+
+READY = "/usr/local/bin/spark1-inference-ready.sh"
+WORD = "SPARK-HELD"
+
+WATCH = Unit(
+    scope="system",
+    uid=0,
+    name="spark-ready.service",
+    path="/etc/systemd/system/spark-ready.service",
+    weight="starts",
+    direct=False,
+    scripts=(READY,),
+    active="inactive",
+    file_state="static",
+    wanted_by=(),
+    triggers=(
+        Trigger("spark-ready.timer", "/etc/systemd/system/spark-ready.timer", "active", "enabled"),
+    ),
+    held=False,
+)
+
+
+def of(*units: Unit) -> Starters:
+    return Starters(units, (), ())
+
+
+def test_a14_the_same_watchdog_in_cron_and_in_timers_is_found_everywhere() -> None:
+    """Field case A14: the cron line was commented out, and a timer did the thing anyway."""
+    crontabs = Crontabs(
+        (
+            Table("root", f"* * * * * {READY}\n", 0o600, 0, 0),
+            Table("root", f"* * * * * root {READY}\n", 0o644, 0, 0, "/etc/cron.d/ready"),
+        ),
+        frozenset({READY}),
+    )
+    lines = [(s.name, s.status) for s in cron_lines(crontabs, WORD)]
+    assert lines == [
+        ("the crontab of root line 1", "armed"),
+        ("/etc/cron.d/ready line 1", "armed"),
+    ]
+    mine = replace(WATCH, scope="milo", uid=1000)
+    found = [(s.kind, s.name, s.status) for s in starters_sources(of(WATCH, mine))]
+    assert found == [
+        ("system units", "spark-ready.service", "armed"),
+        ("user units", "spark-ready.service of milo", "armed"),
+    ]
+
+
+def test_a_held_line_and_an_inert_file_are_listed_and_not_armed() -> None:
+    text = f"#SPARK-HELD-20260826 * * * * * {READY}\n* * * * * /bin/true\n"
+    inert = Table("root", f"* * * * * root {READY}\n", 0o644, 0, 0, "/etc/cron.d/x.bak", "its name")
+    crontabs = Crontabs((Table("root", text, 0o600, 0, 0), inert), frozenset({READY}))
+    assert [s.status for s in cron_lines(crontabs, WORD)] == ["held", "inert"]
+
+
+def test_a_password_in_a_cron_line_is_not_repeated() -> None:
+    line = "* * * * * docker login -p hunter2 && /usr/local/bin/up.sh --token=hunter2\n"
+    crontabs = Crontabs((Table("root", line, 0o600, 0, 0),), frozenset({"/usr/local/bin/up.sh"}))
+    assert "hunter2" not in str(list(cron_lines(crontabs, WORD)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, "armed"),
+        ({"triggers": ()}, "inert"),
+        ({"triggers": (), "file_state": "enabled"}, "armed"),
+        ({"triggers": (), "wanted_by": ("multi-user.target",)}, "armed"),
+        ({"triggers": (), "active": "active"}, "armed"),
+        ({"triggers": (Trigger("x.timer", "", "inactive", "disabled"),)}, "inert"),
+        ({"triggers": (Trigger("x.timer", "", "active", "static"),)}, "armed"),
+        ({"held": True}, "held"),
+        ({"held": True, "active": "active"}, "armed"),
+        ({"held": True, "active": "active", "direct": True}, "held"),
+        ({"path": "/usr/lib/systemd/system/x.service"}, "refused"),
+        ({"path": "/usr/lib/systemd/system/x.service", "weight": "mentions"}, "inert"),
+        ({"path": "/usr/lib/systemd/system/x.service", "triggers": ()}, "inert"),
+    ],
+)
+def test_a_unit_is_armed_when_something_would_start_it(changes: Any, status: str) -> None:
+    assert unit_source(replace(WATCH, **changes)).status == status
+
+
+def test_what_is_not_ours_to_judge_says_what_to_do() -> None:
+    package = replace(WATCH, path="/usr/lib/systemd/system/spark-ready.service")
+    said = refusals(Starters((package,), (), (AtJob(18, 0, 1796000000),)))
+    assert len(said) == 2
+    assert any("atrm 18" in sentence for sentence in said)
+    assert any("systemctl mask --now spark-ready.timer spark-ready.service" in s for s in said)
+    assert refusals(of(WATCH)) == []
+    assert refusals(Unknown("no answer")) != []
+
+
+def test_triggers_end_before_what_they_start_and_a_transient_one_is_left() -> None:
+    lost = Trigger("run-r1.timer", "/run/systemd/transient/run-r1.timer", "active", "transient")
+    unit = replace(WATCH, triggers=(*WATCH.triggers, lost))
+    names = [u["name"] for u in plan(of(unit))["units"]]
+    assert names == ["spark-ready.timer", "spark-ready.service"]
+
+
+def test_two_services_of_one_timer_are_held_with_it_once() -> None:
+    names = [u["name"] for u in plan(of(WATCH, replace(WATCH, name="b.service")))["units"]]
+    assert names == ["spark-ready.timer", "spark-ready.service", "b.service"]
+
+
+def test_only_scripts_that_would_run_are_held() -> None:
+    scripts = (
+        Script("/etc/cron.daily/a", None, False),
+        Script("/etc/cron.daily/b.bak", "its name", False),
+        Script("/etc/cron.daily/c", "not executable", True),
+    )
+    assert plan(Starters((), scripts, ()))["scripts"] == ["/etc/cron.daily/a"]
+    assert [s.status for s in starters_sources(Starters((), scripts, ()))] == [
+        "armed",
+        "inert",
+        "held",
+    ]
+
+
+def test_an_at_job_is_named_with_its_time() -> None:
+    assert "2026-11-30 00:53 UTC" in at_source(AtJob(7, 0, 1796000000)).why
+
+
+def test_names_of_stacks_are_their_projects_folders_and_images(tmp_path: Path) -> None:
+    words = stack_words([locked("lab", tmp_path), locked("dsf-lab", tmp_path)])
+    assert {"dsf-lab", "/opt/dsf-lab", "dsf-lab-engine-1"} <= set(words)
+    # a stack's own short name would match any path that has it as a part
+    assert "lab" not in words
+
+
+def test_a_restart_policy_brings_an_engine_back(tmp_path: Path) -> None:
+    lab, dsf = locked("lab", tmp_path), locked("dsf-lab", tmp_path)
+    state = state_of(dirty(cluster(), 0, lab, dsf))
+    found = sources(0, state, WORD, lab, (lab, dsf))
+    assert ("restart policies", "dsf-lab-engine-1", "armed") in [
+        (s.kind, s.name, s.status) for s in found
+    ]
+    wanted = sources(0, state, WORD, dsf, (lab, dsf))
+    assert "restart policies" not in [s.kind for s in wanted]  # its own compose file says so
+
+
+def test_an_unread_part_is_unknown_for_its_kinds_only(tmp_path: Path) -> None:
+    lab, dsf = locked("lab", tmp_path), locked("dsf-lab", tmp_path)
+    snapshot = dirty(cluster(), 0, lab, dsf) | {"starters": {"unknown": "cut off"}}
+    state = state_of(snapshot)
+    assert [kind for kind in KINDS if unread(kind, state)] == [
+        "cron folders",
+        "at jobs",
+        "system units",
+        "user units",
+    ]
+    assert resurrection.sources(0, state, WORD, lab, (lab, dsf)) != []
