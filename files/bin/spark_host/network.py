@@ -49,8 +49,9 @@ def differences(was, now):
     said = []
     for name, then in was.items():
         here = now[name]
+        one = then or here
         if then is None or here is None:
-            if (then is None) != (here is None) and (then is None or then["kind"]):
+            if one and one["kind"]:
                 said.append(f"{name} {'exists' if here else 'does not exist'}")
             continue
         said += [

@@ -118,6 +118,11 @@ def stop_own_units(files, failures):
             attempt(failures, entry["path"], units.systemctl, "stop", "--", own[1])
 
 
+def give_fabric(was):
+    fabric.end_trial()
+    network.restore(was)
+
+
 def give_back(entries, looked, forced):
     """Restore all that can be; {name: why it failed}. In an order in which nothing trips:
     the network before the units that listen on it, cron's jobs last, since a watchdog that
@@ -133,8 +138,7 @@ def give_back(entries, looked, forced):
     for entry in named(todo, "governor"):
         attempt(failures, f"governor of {kinds.subject(entry)}", kinds.give_governor, entry)
     if fabric_is == "restore" or (files_in(todo, NETPLAN) and fabric_is != "edited"):
-        fabric.end_trial()
-        attempt(failures, FABRIC, network.restore, was_live(entries))
+        attempt(failures, FABRIC, give_fabric, was_live(entries))
     for entry in named(todo, "restart"):
         attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))
@@ -147,7 +151,9 @@ def give_back(entries, looked, forced):
 
 
 def put_aside(entries, left):
-    """Move the journal away whole, or while names are left only what was given back."""
+    """Move the journal away whole, or while something is left only what was given back."""
+    if left and not entries:
+        return None
     base = f"{journal.ROOT}.undone-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     aside = next(
         p for n in itertools.count() if not os.path.exists(p := f"{base}-{n}" if n else base)
@@ -181,9 +187,9 @@ def undo(forced):
         for _, v in after
         if v["name"] in wrong
     ]
-    for name in ("systemd", "units", "held units"):
-        if left and name in failures:
-            left.append({"name": name, "why": failures[name]})
+    if "held units" in failures or left:
+        general = ("systemd", "units", "held units")
+        left += [{"name": n, "why": failures[n]} for n in general if n in failures]
     return {
         "ok": not left,
         "restored": sorted({v["name"] for _, v in looked if v["verdict"] == "restore"} - wrong),

@@ -47,7 +47,7 @@ def down(todo):
         if todo["stop"]:
             systemctl("stop", "--", *todo["stop"])
         if todo["disable"]:
-            systemctl("disable", "--quiet", "--no-warn", "--", *todo["disable"])
+            systemctl("disable", "--quiet", "--", *todo["disable"])
         if todo["mask"]:
             systemctl("mask", "--quiet", "--", *todo["mask"])
     return {}

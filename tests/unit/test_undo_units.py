@@ -1,0 +1,255 @@
+"""Units taken down and given back: real systemctl on a tree of its own, links compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.on_host import Cut, module, tree
+
+REAL = shutil.which("systemctl")
+pytestmark = pytest.mark.skipif(not REAL, reason="no systemctl on this machine")
+
+journal, links, units = module("journal"), module("links"), module("units")
+restore = module("restore")
+
+# What a running manager answers; enablement is left to the real program.
+SYSTEMCTL = """#!/bin/sh
+root={root}
+case $1 in
+daemon-reload) ;;
+start|stop)
+    verb=$1; shift 2
+    for unit; do
+        if [ "$verb" = stop ]; then rm -f "$root/active/$unit"
+        elif [ "$(readlink "$root/etc/systemd/system/$unit")" = /dev/null ]; then
+            echo "Unit $unit is masked." >&2; failed=1
+        else touch "$root/active/$unit"; fi
+    done
+    exit ${failed:-0} ;;
+show)
+    shift 4
+    for unit; do
+        echo "Id=$unit"
+        if [ -e "$root/usr/lib/systemd/system/$unit" ]; then echo LoadState=loaded
+        elif [ -e "$root/etc/systemd/system/$unit" ]; then echo LoadState=loaded
+        else echo LoadState=not-found; fi
+        [ -e "$root/active/$unit" ] && echo ActiveState=active || echo ActiveState=inactive
+        echo "UnitFileState=$({real} --root="$root" is-enabled "$unit" 2>/dev/null)"
+        echo
+    done ;;
+*) exec {real} --root="$root" "$@" ;;
+esac
+"""
+UNITS = {
+    "cups.service": "[Install]\nWantedBy=printer.target\nAlso=cups.socket\nAlias=printd.service\n",
+    "cups.socket": "[Socket]\nListenStream=/run/cups\n[Install]\nWantedBy=sockets.target\n",
+    "colord.service": "[Service]\nExecStart=/bin/true\n",
+    "bluetooth.service": "[Install]\nWantedBy=bluetooth.target\nAlias=dbus-org.bluez.service\n",
+    "atop.service": "[Install]\nWantedBy=multi-user.target\n",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host: cups enabled and running, bluetooth enabled, colord static, atop masked by hand."""
+    top = tmp_path / "root"
+    shipped = top / "usr" / "lib" / "systemd" / "system"
+    for folder in (shipped, top / "etc" / "systemd" / "system", top / "active", top / "bin"):
+        folder.mkdir(parents=True)
+    for name, text in UNITS.items():
+        (shipped / name).write_text(text)
+    (top / "bin" / "systemctl").write_text(
+        SYSTEMCTL.replace("{root}", str(top)).replace("{real}", str(REAL))
+    )
+    (top / "bin" / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{top / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr(journal, "ROOT", str(tmp_path / "lib" / "journal"))
+    monkeypatch.setattr(module("starters"), "RECORD", str(tmp_path / "held.json"))
+    system = str(top / "etc" / "systemd" / "system")
+    monkeypatch.setattr(links, "FOLDERS", (system,))
+    monkeypatch.setattr(restore, "SYSTEMD", (system + "/",))
+    monkeypatch.setattr(restore, "OUR_UNIT", re.compile(re.escape(system) + r"/([^/]+\.service)$"))
+    units.systemctl("enable", "--quiet", "cups.service", "bluetooth.service")
+    units.systemctl("mask", "--quiet", "atop.service")
+    for name in ("cups.service", "cups.socket", "atop.service"):
+        (top / "active" / name).touch()
+    return top
+
+
+TODO = {
+    "stop": ["cups.socket", "cups.service"],
+    "disable": ["cups.socket", "cups.service", "bluetooth.service"],
+    "mask": ["colord.service"],
+}
+
+
+def undo() -> dict[str, Any]:
+    answer: dict[str, Any] = restore.undo(frozenset())
+    return answer
+
+
+def left(answer: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["why"] for one in answer["left"]}
+
+
+def system(root: Path) -> Path:
+    return root / "etc" / "systemd" / "system"
+
+
+def test_down_and_undo_leave_every_link_and_state_as_found(root: Path) -> None:
+    before = tree(root)
+    units.down(TODO)
+    assert (root / "active" / "atop.service").exists()
+    assert not (root / "active" / "cups.socket").exists()
+    assert not (system(root) / "printd.service").is_symlink()
+    assert os.readlink(system(root) / "colord.service") == "/dev/null"  # noqa: PTH115
+    answer = undo()
+    assert answer["ok"], answer
+    assert tree(root) == before
+    assert {"unit cups.service", "unit colord.service"} <= {*answer["restored"]}
+
+
+def test_b03_a_stray_link_of_a_half_done_disable_comes_back_and_no_other(root: Path) -> None:
+    (system(root) / "bluetooth.target.wants" / "bluetooth.service").unlink()
+    before = tree(root)
+    units.down({"stop": [], "disable": ["bluetooth.service"], "mask": []})
+    assert not (system(root) / "dbus-org.bluez.service").is_symlink()
+    assert undo()["ok"]
+    assert tree(root) == before
+
+
+def test_b07_a_mask_of_the_owner_stays_and_what_ran_masked_is_a_note(root: Path) -> None:
+    before = tree(system(root))
+    units.down({"stop": ["atop.service"], "disable": [], "mask": []})
+    answer = undo()
+    assert answer["ok"]
+    assert tree(system(root)) == before
+    assert answer["notes"] == [
+        "unit atop.service: it ran although it was masked; it cannot be started so"
+    ]
+
+
+def test_the_first_state_counts_when_units_are_taken_down_twice(root: Path) -> None:
+    before = tree(root)
+    units.down(TODO)
+    units.down(TODO)
+    assert undo()["ok"]
+    assert tree(root) == before
+
+
+def test_a_unit_that_the_owner_enabled_again_is_not_touched(root: Path) -> None:
+    before = tree(root)
+    units.down(TODO)
+    units.systemctl("enable", "--quiet", "cups.service")
+    units.systemctl("start", "--", "cups.service", "cups.socket")
+    answer = undo()
+    assert answer["ok"], answer
+    assert "unit cups.service" not in answer["restored"]
+    assert tree(root) == before
+
+
+def test_a_unit_that_the_owner_masked_since_is_left_and_named(root: Path) -> None:
+    units.down(TODO)
+    units.systemctl("mask", "--quiet", "cups.service")
+    answer = undo()
+    assert not answer["ok"]
+    why = left(answer)["unit cups.service"]
+    assert why == "it was enabled and running, it is masked and not running"
+    assert os.readlink(system(root) / "cups.service") == "/dev/null"  # noqa: PTH115
+    assert (root / "active" / "cups.socket").exists(), "the others are given back"
+
+
+def test_a_unit_whose_package_went_is_a_note(root: Path) -> None:
+    units.down({"stop": [], "disable": ["bluetooth.service"], "mask": []})
+    (root / "usr" / "lib" / "systemd" / "system" / "bluetooth.service").unlink()
+    answer = undo()
+    assert "unit bluetooth.service: it is not installed any more" in answer["notes"]
+
+
+def test_our_own_unit_ends_and_goes_with_its_link(root: Path) -> None:
+    before = tree(root)
+    text = b"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
+    path = system(root) / "spark-converge-governor.service"
+    journal.put(str(path), 0o644, (os.getuid(), os.getgid()), text)
+    units.enable("spark-converge-governor.service")
+    assert (system(root) / "multi-user.target.wants" / path.name).is_symlink()
+    units.systemctl("start", "--", path.name)
+    assert undo()["ok"]
+    assert tree(root) == before
+
+
+def test_a_default_target_that_no_link_named_is_named_by_none_again(root: Path) -> None:
+    before = tree(root)
+    for name in ("multi-user.target", "graphical.target"):
+        (root / "usr" / "lib" / "systemd" / "system" / name).write_text("[Unit]\nDescription=x\n")
+    units.default("multi-user.target")
+    assert (system(root) / "default.target").is_symlink()
+    assert undo()["ok"]
+    assert tree(system(root)) == {k[19:]: v for k, v in before.items() if k.startswith("etc/sys")}
+
+
+@pytest.mark.parametrize("at", ["stop", "disable", "mask"])
+def test_a_change_cut_off_within_systemctl_is_undone(
+    root: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    before = tree(root)
+    dead = False
+    real, record = units.run, journal.record
+
+    def run(argv: list[str], **words: Any) -> Any:
+        nonlocal dead
+        found = real(argv, **words)
+        dead = dead or argv[1] == at
+        if dead:
+            raise Cut
+        return found
+
+    def write(*words: Any) -> None:
+        if dead:
+            raise Cut
+        record(*words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(units, "run", run)
+        patch.setattr(journal, "record", write)
+        with pytest.raises(Cut):
+            units.down(TODO)
+    assert tree(root) != before
+    # Something of the owner's happens before anybody looks again.
+    (system(root) / "later.target.wants").mkdir()
+    (system(root) / "later.target.wants" / "later.service").symlink_to("/lib/later.service")
+    names = {v["name"] for _, v in restore.look(restore.everything(), ())}
+    assert not any("later" in name for name in names)
+    assert undo()["ok"]
+    after = tree(root)
+    assert after.pop("etc/systemd/system/later.target.wants/later.service")
+    assert after == before
+
+
+def test_a_change_cut_off_is_completed_by_the_next_and_then_undone(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(links, "settle", lambda *_: (_ for _ in ()).throw(Cut()))
+        with pytest.raises(Cut):
+            units.down(TODO | {"mask": []})
+    assert links.pending() is not None
+    units.down(TODO)
+    assert links.pending() is None
+    assert undo()["ok"]
+    assert tree(root) == before
+
+
+def test_a_failing_systemctl_says_why(root: Path) -> None:
+    (system(root) / "own.service").write_text("[Service]\nExecStart=/bin/true\n")
+    with pytest.raises(module("run").Failed, match=r"own\.service"):
+        units.down({"stop": [], "disable": ["bluetooth.service"], "mask": ["own.service"]})
+    assert links.pending() is None
+    assert undo()["ok"], "what was done before it failed is undone"
