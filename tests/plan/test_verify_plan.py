@@ -1,0 +1,95 @@
+"""verify over @fake hosts: read-only, one page, its exit status and its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.plan.conftest import Pair, Run
+from tests.plan.made_pair import bare, running
+from tests.unit.test_verify_items import MACHINE
+
+Make = Callable[..., Pair]
+
+
+def converge(pair: Pair) -> Pair:
+    """All hosts converged, nothing running."""
+    for rank in range(len(pair.names)):
+        pair.snapshots[rank] = bare(pair.cluster, rank, pair.lab, pair.dsf) | {"machine": MACHINE}
+    return pair
+
+
+def result(run: Run) -> dict[str, Any]:
+    (path,) = run.state_home.glob("spark-converge/*-verify/verify.json")
+    assert str(path) in run.out
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_a_converged_pair_is_all_ok(pair: Make) -> None:
+    run = converge(pair()).run("verify")
+    assert (run.status, result(run)["ok"]) == (0, True)
+    assert "all ok" in run.out
+    assert "Traceback" not in run.err
+
+
+def test_one_drift_on_one_host_is_exit_status_1(pair: Make) -> None:
+    made = converge(pair())
+    made.snapshots[1]["boot"]["default_target"] = "graphical.target"
+    run = made.run("verify")
+    found = result(run)
+    drifted = {
+        (host, item["name"])
+        for host, column in found["hosts"].items()
+        for item in column["items"]
+        if item["verdict"] != "ok"
+    }
+    assert (run.status, drifted) == (1, {("spark2", "boots into")})
+    assert "Traceback" not in run.err
+
+
+def test_a_host_that_cannot_be_reached_has_an_unknown_column(pair: Make) -> None:
+    run = converge(pair()).run("verify", gone="spark2")
+    found = result(run)
+    assert run.status == 1
+    assert found["hosts"]["spark1"]["reached"]
+    assert not found["hosts"]["spark2"]["reached"]
+    assert {i["verdict"] for i in found["hosts"]["spark2"]["items"]} == {"unknown"}
+    assert found["counts"]["drift"] == 0
+    assert "cannot be reached" in run.out
+
+
+def test_a_host_left_out_is_unknown_too(pair: Make) -> None:
+    run = converge(pair()).run("verify", "--limit", "@fake/spark1")
+    assert run.status == 1
+    assert "left out by --limit" in run.out
+
+
+def test_a_pair_that_runs_rightly_but_does_not_answer_is_not_serving(pair: Make) -> None:
+    """Over @fake there is no SSH link to ask the head by: the ranks are right, the answer lacks."""
+    made = pair()
+    made.snapshots[:] = [
+        snapshot | {"machine": MACHINE} for snapshot in running(made.cluster, made.lab, made.dsf)
+    ]
+    run = made.run("verify")
+    found = result(run)
+    assert (run.status, found["serving"]["verdict"]) == (1, "drift")
+    assert "no SSH link" in found["serving"]["found"]
+    assert found["counts"]["drift"] == 1
+
+
+@pytest.mark.parametrize("arguments", [("--dry",), ("-y",), ()])
+def test_nothing_is_executed_whatever_the_flags(pair: Make, arguments: tuple[str, ...]) -> None:
+    made = converge(pair())
+    run = made.run("verify", *arguments, "--debug")
+    commands = [line for name in made.names for line in run.commands(name)]
+    assert len(commands) == len(made.names)
+    assert all(" snapshot " in line for line in commands)
+
+
+def test_eight_hosts_stand_side_by_side(pair: Make) -> None:
+    run = converge(pair(8)).run("verify")
+    assert (run.status, len(result(run)["hosts"])) == (0, 8)

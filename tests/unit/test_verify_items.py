@@ -1,0 +1,339 @@
+"""Verify's lines for one host: one deliberate drift at a time, and each part unread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.steps.begin import host_settings
+from facts.machine import Machine, Sensor, gpu, parse
+from facts.snapshot import state_of, unread
+from operations import cpufreq, netplan
+from operations.items import Item, graphics, heat, hottest, items
+from stacks.definition import Stack
+from tests.plan.made_pair import (
+    PORTS,
+    WATCHDOG,
+    Snapshot,
+    absent_unit,
+    bare,
+    bond_text,
+    cluster,
+    container,
+    dirty,
+    file_of,
+    locked,
+    unit,
+)
+
+MACHINE: dict[str, Any] = {
+    "os": "Ubuntu 24.04.3 LTS",
+    "product": "NVIDIA_DGX_Spark",
+    "bios": "5.36_0ACUM018",
+    "cpus": 20,
+    "docker": {"version": "28.3.3", "driver": "overlay2", "store": "docker"},
+    "gpus": [
+        {
+            "name": "NVIDIA GB10",
+            "driver_version": "580.95.05",
+            "vbios_version": "9A.0B.17.00.00",
+            "temperature.gpu": "52",
+            "clocks.sm": "2411",
+            "clocks_event_reasons.active": "0x0000000000000001",
+        }
+    ],
+    "nic_firmware": {"rocep1s0f0": "28.45.4028"},
+    "zones": [
+        {"name": "acpitz", "celsius": 55.0, "passive_celsius": None, "critical_celsius": 104.0},
+        {"name": "acpitz", "celsius": 61.5, "passive_celsius": None, "critical_celsius": 104.0},
+    ],
+    "hwmon": [{"name": "nvme Composite", "celsius": 41.9, "critical_celsius": 84.9}],
+    "clocks": {"policy0": {"now_mhz": 2808, "cap_mhz": 3300, "top_mhz": 3900}},
+}
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Stack:
+    return locked("lab", tmp_path)
+
+
+@pytest.fixture
+def dsf(tmp_path: Path) -> Stack:
+    return locked("dsf-lab", tmp_path)
+
+
+@pytest.fixture
+def look(lab: Stack, dsf: Stack) -> Callable[[Snapshot], dict[str, Item]]:
+    """Items of the head by name, from a snapshot."""
+
+    def look_at(snapshot: Snapshot) -> dict[str, Item]:
+        wanted = cluster()
+        state = state_of(snapshot | {"machine": snapshot.get("machine", MACHINE)})
+        found = items(wanted, wanted.head, state, lab, (lab, dsf), host_settings())
+        assert len({i.name for i in found}) == len(found), "two lines of one name"
+        return {item.name: item for item in found}
+
+    return look_at
+
+
+Look = Callable[[Snapshot], dict[str, Item]]
+
+
+def test_a_converged_host_is_ok_in_every_line(look: Look, lab: Stack, dsf: Stack) -> None:
+    found = look(bare(cluster(), 0, lab, dsf))
+    assert {item.verdict for item in found.values()} == {"ok"}
+
+
+def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: Stack) -> None:
+    found = look(dirty(cluster(), 0, lab, dsf))
+    drifted = {name for name, item in found.items() if item.verdict == "drift"}
+    assert drifted == {
+        *("boots into", "on-host program", "governor", "governor at boot", "fabric"),
+        *("shared memory", "image", "cron lines", "restart policies"),
+        *host_settings()["services_down"],
+    }
+    assert found["model files"].verdict == "unknown"
+    assert "policy0 performance" in found["governor"].found
+    assert WATCHDOG not in found["cron lines"].found
+
+
+def test_a_host_that_cannot_be_read_is_unknown_in_every_line(lab: Stack, dsf: Stack) -> None:
+    wanted = cluster()
+    state = unread("cannot be reached")
+    found = items(wanted, wanted.head, state, lab, (lab, dsf), host_settings())
+    assert {item.verdict for item in found} == {"unknown"}
+
+
+def governor(snapshot: Snapshot) -> None:
+    snapshot["cpufreq"]["policies"]["policy1"]["governor"] = "performance"
+
+
+def boot_unit(snapshot: Snapshot) -> None:
+    snapshot["services"]["units"][cpufreq.UNIT] = unit(cpufreq.UNIT, "inactive", "disabled")
+
+
+def changed_unit(snapshot: Snapshot) -> None:
+    snapshot["files"][cpufreq.UNIT_PATH] = file_of("[Service]\n", 0o644)
+
+
+def socket(snapshot: Snapshot) -> None:
+    snapshot["services"]["triggers"]["cups.socket"] = unit("cups.socket", "active", "enabled")
+
+
+def override(snapshot: Snapshot) -> None:
+    snapshot["boot"]["override"] = "systemd.unit=graphical.target"
+
+
+def cable(snapshot: Snapshot) -> None:
+    snapshot["fabric"]["interfaces"][PORTS[1]]["carrier"] = False
+
+
+def member(snapshot: Snapshot) -> None:
+    snapshot["fabric"]["bonds"]["bond0"] = bond_text({PORTS[0]: "up", PORTS[1]: "down"})
+
+
+def frames(snapshot: Snapshot) -> None:
+    snapshot["fabric"]["interfaces"][PORTS[1]]["mtu"] = 1500
+
+
+def document(snapshot: Snapshot) -> None:
+    snapshot["fabric"]["netplan"][netplan.PATH]["mode"] = 0o644
+
+
+def gid(snapshot: Snapshot) -> None:
+    del snapshot["fabric"]["rdma"]["rocep1s0f0"]["gids"]["1"]
+
+
+def device(snapshot: Snapshot) -> None:
+    snapshot["fabric"]["rdma"]["rocep1s0f0"]["state"] = "1: DOWN"
+
+
+def segment(snapshot: Snapshot) -> None:
+    snapshot["memory"]["shm"] = [{"name": "psm_x", "bytes": 5 << 20, "verdict": "leftover"}]
+
+
+def image(snapshot: Snapshot) -> None:
+    snapshot["images"] = dict.fromkeys(snapshot["images"])
+
+
+def shards(snapshot: Snapshot) -> None:
+    snapshot["shards"] = dict.fromkeys(snapshot["shards"], "changed")
+
+
+def stranger(snapshot: Snapshot) -> None:
+    snapshot["containers"]["containers"] = [container("ollama", "ollama/ollama", {})]
+
+
+def watchdog(snapshot: Snapshot) -> None:
+    snapshot["crontab"]["users"]["root"] |= file_of(WATCHDOG + "\n")
+
+
+def timer(snapshot: Snapshot) -> None:
+    snapshot["starters"]["units"] = [
+        {
+            **{"scope": "milo", "uid": 1000, "name": "up.service", "path": "/home/milo/x"},
+            **{"weight": "starts", "direct": True, "scripts": [], "active": "inactive"},
+            **{"file_state": "enabled", "wanted_by": [], "triggers": [], "held": False},
+        }
+    ]
+
+
+def at_job(snapshot: Snapshot) -> None:
+    snapshot["starters"]["at_jobs"] = [{"number": 3, "uid": 0, "when_s": 1796000000}]
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (governor, {"governor"}),
+        (boot_unit, {"governor at boot"}),
+        (changed_unit, {"governor at boot"}),
+        (socket, {"cups.service"}),
+        (override, {"boots into"}),
+        (cable, {f"link {PORTS[1]}"}),
+        (member, {f"link {PORTS[1]}"}),
+        (frames, {"fabric"}),
+        (document, {"fabric"}),
+        (gid, {"RDMA"}),
+        (device, {"RDMA"}),
+        (segment, {"shared memory"}),
+        (image, {"image"}),
+        (shards, {"model files"}),
+        (stranger, {"other containers"}),
+        (watchdog, {"cron lines"}),
+        (timer, {"user units"}),
+        (at_job, {"at jobs"}),
+    ],
+)
+def test_one_drift_is_one_line(
+    look: Look, lab: Stack, dsf: Stack, change: Callable[[Snapshot], None], names: set[str]
+) -> None:
+    snapshot = bare(cluster(), 0, lab, dsf)
+    change(snapshot)
+    found = look(snapshot)
+    assert {name for name, item in found.items() if item.verdict != "ok"} == names
+    assert {found[name].verdict for name in names} == {"drift"}
+
+
+@pytest.mark.parametrize(
+    ("part", "names"),
+    [
+        ("boot", {"boots into"}),
+        ("program", {"on-host program"}),
+        ("services", {"governor at boot", *host_settings()["services_down"]}),
+        ("cpufreq", {"governor"}),
+        ("files", {"governor at boot"}),
+        ("fabric", {"fabric", *(f"link {port}" for port in PORTS)}),
+        ("memory", {"memory", "shared memory"}),
+        ("images", {"image"}),
+        ("shards", {"model files"}),
+        ("containers", {"other containers", "restart policies"}),
+        ("crontab", {"cron lines"}),
+        ("starters", {"cron folders", "at jobs", "system units", "user units"}),
+    ],
+)
+def test_a_part_that_was_not_read_is_unknown_and_never_ok(
+    look: Look, lab: Stack, dsf: Stack, part: str, names: set[str]
+) -> None:
+    snapshot = bare(cluster(), 0, lab, dsf) | {part: {"unknown": "permission denied"}}
+    found = look(snapshot)
+    unknown = {name for name, item in found.items() if item.verdict == "unknown"}
+    # A fabric that was not read has no line for its RDMA devices either.
+    assert unknown == names
+    assert all("permission denied" in found[n].found for n in names - {"governor at boot"})
+
+
+def test_absent_services_are_fine(look: Look, lab: Stack, dsf: Stack) -> None:
+    """Field case B09: a host without ModemManager and gnome-remote-desktop."""
+    snapshot = bare(cluster(), 0, lab, dsf)
+    for name in ("ModemManager.service", "gnome-remote-desktop.service"):
+        snapshot["services"]["units"][name] = absent_unit(name)
+    found = look(snapshot)
+    assert (found["ModemManager.service"].verdict, found["ModemManager.service"].found) == (
+        "ok",
+        "absent",
+    )
+
+
+def test_a_host_without_policies_or_sensors_or_gpu_is_unsupported_there(
+    look: Look, lab: Stack, dsf: Stack
+) -> None:
+    none: dict[str, Any] = {"gpus": None, "zones": [], "hwmon": [], "clocks": {}}
+    snapshot = bare(cluster(), 0, lab, dsf) | {"machine": MACHINE | none}
+    snapshot["cpufreq"]["policies"] = {}
+    snapshot["fabric"]["rdma"] = {}
+    found = look(snapshot)
+    assert {n for n, i in found.items() if i.verdict == "unsupported"} == {
+        *("governor", "governor at boot", "RDMA", "temperature", "CPU clock", "GPU")
+    }
+
+
+def test_an_offline_policy_is_said(look: Look, lab: Stack, dsf: Stack) -> None:
+    """Field case C05."""
+    snapshot = bare(cluster(), 0, lab, dsf)
+    snapshot["cpufreq"]["policies"]["policy1"] |= {"governor": None, "online_cpus": ""}
+    found = look(snapshot)["governor"]
+    assert (found.verdict, found.found) == ("ok", "schedutil on 1 policies, policy1 offline")
+
+
+def test_an_unlocked_stack_cannot_be_told(tmp_path: Path, lab: Stack, dsf: Stack) -> None:
+    unlocked = lab.model_copy(update={"lock": None})
+    wanted = cluster()
+    state = state_of(bare(wanted, 0, lab, dsf) | {"machine": MACHINE})
+    found = {i.name: i for i in items(wanted, wanted.head, state, unlocked, (), host_settings())}
+    assert (found["image"].verdict, found["model files"].verdict) == ("unknown", "unknown")
+
+
+# The machine
+
+
+def gpu_line(**answers: str) -> Item:
+    row = MACHINE["gpus"][0] | {name.replace("__", "."): text for name, text in answers.items()}
+    (line,) = graphics(parse(MACHINE | {"gpus": [row]}))
+    return line
+
+
+def test_f07_gpu_answers_that_are_not_available_are_no_error() -> None:
+    """Field case F07: GB10 says [N/A] for some fields."""
+    line = gpu_line(temperature__gpu="[N/A]", clocks__sm="Not Supported", driver_version="")
+    assert line.found == "NVIDIA GB10 N/A, N/A"
+    assert line.verdict == "ok"
+    assert gpu_line(clocks_event_reasons__active="[N/A]").verdict == "unsupported"
+
+
+@pytest.mark.parametrize(
+    ("bits", "verdict"), [("0x1", "ok"), ("0x20", "drift"), ("0x41", "drift"), ("0x4", "drift")]
+)
+def test_a_gpu_that_slows_down_is_a_drift_and_an_idle_one_is_not(bits: str, verdict: str) -> None:
+    assert gpu_line(clocks_event_reasons__active=bits).verdict == verdict
+
+
+def test_a_gpu_tool_that_fails_is_unknown() -> None:
+    (line,) = graphics(parse(MACHINE | {"gpus": {"unread": "couldn't communicate"}}))
+    assert (line.verdict, line.found) == ("unknown", "couldn't communicate")
+
+
+def test_nothing_of_a_gpu_row_has_to_be_there() -> None:
+    assert gpu({}).driver is None
+
+
+def test_of_sensors_that_share_a_name_the_hottest_counts() -> None:
+    found: Machine = parse(MACHINE)
+    line = heat(hottest(found.sensors)[0])
+    assert line is not None
+    assert (line.name, line.wanted, line.found) == ("acpitz", "below 104 °C", "62 °C")
+
+
+def test_a_sensor_at_its_limit_is_a_drift_and_one_without_a_figure_says_nothing() -> None:
+    hot = heat(Sensor("acpitz", 104.0, 104.0))
+    assert hot is not None
+    assert hot.verdict == "drift"
+    assert heat(Sensor("acpitz", None, 104.0)) is None
+
+
+def test_a_cap_on_the_cpu_clock_is_told(look: Look, lab: Stack, dsf: Stack) -> None:
+    found = look(bare(cluster(), 0, lab, dsf))["CPU clock"]
+    assert found.found == "2808 MHz, capped at 3300"
