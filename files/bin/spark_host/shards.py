@@ -39,14 +39,14 @@ def state(directory, lock):
         return "absent"
     try:
         with open(record_path(directory, lock)) as file:
-            record = json.load(file)
-    except (OSError, ValueError):
+            files = dict(json.load(file)["files"])
+    except (OSError, ValueError, KeyError, TypeError):
         return "unverified"
     try:
-        same = all(identity(f"{directory}/{name}") == was for name, was in record["files"].items())
+        same = all(identity(f"{directory}/{name}") == was for name, was in files.items())
     except OSError:
         return "changed"
-    return "verified" if same and extra(directory, record["files"]) == [] else "changed"
+    return "verified" if same and extra(directory, files) == [] else "changed"
 
 
 def extra(directory, wanted):
@@ -69,45 +69,54 @@ def sha256(path):
     return digest.hexdigest()
 
 
-def check(directory, entry):
-    """None when the file is as the manifest says, else a sentence that names it."""
+class Fault(Exception):
+    """A sentence that names a file and says what is wrong with it."""
+
+
+def prove(directory, entry):
+    """The identity that the file had while it was read and found right; raises Fault.
+
+    A size of null in the manifest is one that no source gives; the hash decides.
+    """
     name, path = entry["name"], f"{directory}/{entry['name']}"
     try:
         info = os.stat(path)
     except FileNotFoundError:
         what = "a dangling link" if os.path.islink(path) else "missing"
-        return f"{name}: {what}"
+        raise Fault(f"{name}: {what}") from None
     except OSError as error:
-        return f"{name}: cannot be read ({error.strerror})"
+        raise Fault(f"{name}: cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(info.st_mode):
-        return f"{name}: not a regular file"
-    if info.st_size != entry["size"]:
-        return f"{name}: {info.st_size} bytes found, {entry['size']} expected"
-    before = identity(path)
+        raise Fault(f"{name}: not a regular file")
+    if entry["size"] not in (None, info.st_size):
+        raise Fault(f"{name}: {info.st_size} bytes found, {entry['size']} expected")
     try:
+        before = identity(path)
         found = sha256(path)
+        after = identity(path)
     except OSError as error:
-        return f"{name}: cannot be read ({error.strerror})"
-    if identity(path) != before:
-        return f"{name}: changed while it was read"
+        raise Fault(f"{name}: cannot be read ({error.strerror})") from None
+    if after != before:
+        raise Fault(f"{name}: changed while it was read")
     if found != entry["sha256"]:
-        return f"{name}: SHA-256 {found} found, {entry['sha256']} expected"
-    return None
+        raise Fault(f"{name}: SHA-256 {found} found, {entry['sha256']} expected")
+    return before
 
 
 def verify(directory, lock, entries, tell):
     """Check every entry; the record is written only when all are right."""
-    total = sum(e["size"] for e in entries)
+    total = sum(e["size"] or 0 for e in entries)
     if not os.path.isdir(directory):
         return {"ok": False, "faults": [f"{directory}: no such directory"], "bytes": 0, "files": 0}
-    began, done_bytes, faults, told = time.monotonic(), 0, [], time.monotonic()
+    began, done_bytes, faults, proven, told = time.monotonic(), 0, [], {}, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        jobs = {pool.submit(check, directory, entry): entry for entry in entries}
+        jobs = {pool.submit(prove, directory, entry): entry for entry in entries}
         for job in concurrent.futures.as_completed(jobs):
-            fault = job.result()
-            done_bytes += jobs[job]["size"]
-            if fault:
-                faults.append(fault)
+            try:
+                proven[jobs[job]["name"]] = job.result()
+            except Fault as fault:
+                faults.append(str(fault))
+            done_bytes += jobs[job]["size"] or 0
             if time.monotonic() - told > 2:
                 told = time.monotonic()
                 tell(done_bytes, total, told - began)
@@ -115,7 +124,7 @@ def verify(directory, lock, entries, tell):
         f"{name}: not in the manifest" for name in extra(directory, {e["name"] for e in entries})
     ]
     if not faults:
-        keep(directory, lock, entries)
+        keep(directory, lock, proven)
     return {
         "ok": not faults,
         "faults": sorted(faults),
@@ -125,9 +134,9 @@ def verify(directory, lock, entries, tell):
     }
 
 
-def keep(directory, lock, entries):
+def keep(directory, lock, files):
+    """files: name -> identity as it was when it was read, not as it may be by now."""
     os.makedirs(RECORDS, mode=0o755, exist_ok=True)
-    files = {e["name"]: identity(f"{directory}/{e['name']}") for e in entries}
     path = record_path(directory, lock)
     with open(path + ".new", "w") as file:
         json.dump({"directory": directory, "lock": lock, "files": files}, file)

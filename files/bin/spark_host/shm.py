@@ -39,9 +39,11 @@ def held_open():
 
 def segments():
     """[{name, bytes, verdict}]: verdict is leftover, live, foreign or special."""
+    # Names first: a segment that is made while the processes are looked at is not judged at all.
+    names = sorted(os.listdir(FOLDER))
     live = held_open()
     found = []
-    for name in sorted(os.listdir(FOLDER)):
+    for name in names:
         path = f"{FOLDER}/{name}"
         try:
             info = os.lstat(path)
@@ -62,7 +64,10 @@ def clean():
     removed = []
     for segment in segments():
         if segment["verdict"] == "leftover":
-            os.unlink(f"{FOLDER}/{segment['name']}")
+            try:
+                os.unlink(f"{FOLDER}/{segment['name']}")
+            except FileNotFoundError:
+                continue  # somebody else was faster
             removed.append(segment)
     return {"removed": removed, "left": segments()}
 
