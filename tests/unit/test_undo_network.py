@@ -1,0 +1,225 @@
+"""The fabric's live links: what counts as a difference, and how they are brought back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from facts.snapshot import PROGRAM
+from tests.unit.on_host import module
+
+network = module("network")
+Links = dict[str, Any]
+
+
+def link(**changes: Any) -> dict[str, Any]:
+    return {
+        "kind": None,
+        "mode": None,
+        "mtu": 1500,
+        "up": True,
+        "master": None,
+        "addresses": [],
+    } | changes
+
+
+# As the lab's `fresh`, and as `prepare` leaves it.
+FRESH: Links = {
+    "bond0": None,
+    "enp1s0f0np0": link(addresses=["192.168.100.1/24"]),
+    "enp1s0f1np1": link(),
+}
+BONDED: Links = {
+    "bond0": link(kind="bond", mode="active-backup", mtu=9000, addresses=["192.168.100.1/24"]),
+    "enp1s0f0np0": link(mtu=9000, master="bond0"),
+    "enp1s0f1np1": link(mtu=9000, master="bond0"),
+}
+
+
+def test_the_same_links_do_not_differ() -> None:
+    assert network.differences(FRESH, copy.deepcopy(FRESH)) == []
+
+
+def test_d15_a_bond_that_stays_behind_is_a_difference_with_all_that_hangs_on_it() -> None:
+    said = network.differences(FRESH, BONDED)
+    assert said[0] == "bond0 exists"
+    assert "enp1s0f1np1: master bond0, was None" in said
+    assert "enp1s0f0np0: mtu 9000, was 1500" in said
+
+
+def test_a_bond_that_was_there_and_is_gone_is_a_difference() -> None:
+    assert network.differences({"bond0": BONDED["bond0"]}, {"bond0": None}) == [
+        "bond0 does not exist"
+    ]
+
+
+@pytest.mark.parametrize("was", [None, link()])
+def test_a_card_that_came_or_went_is_none(was: Any) -> None:
+    assert network.differences({"enp1s0f0np0": was}, {"enp1s0f0np0": None if was else link()}) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "kept"),
+    [
+        ({"local": "192.168.100.1", "prefixlen": 24, "scope": "global"}, True),
+        ({"local": "fd00::1", "prefixlen": 64, "scope": "global"}, True),
+        ({"local": "fd00::5", "prefixlen": 64, "scope": "global", "dynamic": True}, False),
+        ({"local": "fe80::1", "prefixlen": 64, "scope": "link"}, False),
+        ({"local": "169.254.7.7", "prefixlen": 16, "scope": "global"}, False),
+        ({"prefixlen": 24, "scope": "global"}, False),
+    ],
+)
+def test_only_configured_addresses_count(one: dict[str, Any], kept: bool) -> None:
+    assert network.kept_address(one) is kept
+
+
+class Kernel:
+    """`ip` and `netplan` for a set of links; netplan gives nothing back by itself, as in D15."""
+
+    def __init__(self, links: Links, netplan: int = 0) -> None:
+        self.links = copy.deepcopy(links)
+        self.netplan = netplan
+        self.said: list[str] = []
+
+    def run(self, argv: list[str], **_words: Any) -> tuple[int, str, str]:
+        self.said.append(" ".join(argv))
+        if argv[0] == "netplan":
+            return self.netplan, "", "netplan: it is broken"
+        match argv[1:]:
+            case ["-d", "-j", "address"]:
+                return 0, json.dumps([self.shown(n) for n, one in self.links.items() if one]), ""
+            case ["link", "delete", name]:
+                self.links[name] = None
+                for other in self.links.values():
+                    if other and other["master"] == name:
+                        other["master"] = None
+                        other["up"] = False  # the bonding driver closes a freed member
+            case ["link", "set", name, "mtu", mtu]:
+                self.links[name]["mtu"] = int(mtu)
+            case ["link", "set", name, "nomaster"]:
+                self.links[name]["master"] = None
+            case ["link", "set", name, "master", master]:
+                self.links[name]["master"] = master
+            case ["link", "set", name, "up" | "down" as word]:
+                self.links[name]["up"] = word == "up"
+            case ["address", "add", address, "dev", name]:
+                self.links[name]["addresses"].append(address)
+            case ["address", "delete", address, "dev", name]:
+                self.links[name]["addresses"].remove(address)
+            case words:
+                return 1, "", f"unexpected: {words}"
+        return 0, "", ""
+
+    def shown(self, name: str) -> dict[str, Any]:
+        one = self.links[name]
+        return {
+            "ifname": name,
+            "mtu": one["mtu"],
+            "flags": ["UP"] if one["up"] else [],
+            "master": one["master"],
+            "linkinfo": {"info_kind": one["kind"], "info_data": {"mode": one["mode"]}},
+            "addr_info": [
+                {"local": a.split("/")[0], "prefixlen": int(a.split("/")[1]), "scope": "global"}
+                for a in one["addresses"]
+            ],
+        }
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds pass by being slept."""
+    now = [0.0]
+    monkeypatch.setattr(network.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(network.time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
+
+
+def restored(monkeypatch: pytest.MonkeyPatch, was: Links, now: Links, netplan: int = 0) -> Kernel:
+    kernel = Kernel(now, netplan)
+    monkeypatch.setattr(network, "run", kernel.run)
+    network.restore(was)
+    return kernel
+
+
+def test_d15_the_bond_goes_its_members_are_free_and_have_their_mtu_and_address(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    kernel = restored(monkeypatch, FRESH, BONDED)
+    assert kernel.links == FRESH
+    assert kernel.said.count("netplan apply") == 1
+    assert kernel.said.index("ip link delete bond0") < kernel.said.index("netplan apply")
+
+
+def test_a_host_without_netplan_is_restored_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    assert restored(monkeypatch, FRESH, BONDED, netplan=127).links == FRESH
+
+
+def test_a_failing_netplan_is_a_sentence(monkeypatch: pytest.MonkeyPatch, clock: None) -> None:
+    with pytest.raises(module("run").Failed, match="netplan apply: netplan: it is broken"):
+        restored(monkeypatch, FRESH, BONDED, netplan=1)
+
+
+def test_a_bond_that_was_made_over_and_does_not_come_back_is_named(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    was = {"bond0": BONDED["bond0"] | {"mode": "802.3ad"}}
+    with pytest.raises(module("run").Failed, match="bond0 does not exist"):
+        restored(monkeypatch, was, {"bond0": BONDED["bond0"]})
+
+
+def test_an_address_that_networkd_sets_is_awaited_before_it_is_set_by_hand(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    kernel = restored(monkeypatch, FRESH, BONDED)
+    asked = [said for said in kernel.said if said == "ip -d -j address"]
+    assert len(asked) > network.SETTLE_S
+    assert kernel.said[-2].startswith("ip address add 192.168.100.1/24")
+
+
+REAL = """
+import sys
+sys.path.insert(0, {program!r})
+import network
+real = network.run
+# Never the netplan of the machine that runs this test: it is not held by the namespace.
+network.run = lambda argv, **more: (127, "", "") if argv[0] == "netplan" else real(argv, **more)
+names = ["v0", "v1", "bond0"]
+network.ip("link", "add", "v0", "type", "veth", "peer", "name", "v1")
+network.ip("address", "add", "192.168.100.1/24", "dev", "v0")
+network.ip("link", "set", "v0", "up")
+was = network.live(names)
+network.ip("link", "add", "bond0", "type", "veth", "peer", "name", "other")
+network.ip("address", "delete", "192.168.100.1/24", "dev", "v0")
+network.ip("address", "add", "192.168.100.1/24", "dev", "bond0")
+for name in ("v0", "v1"):
+    network.ip("link", "set", name, "mtu", "9000")
+network.ip("link", "set", "v0", "down")
+assert network.differences(was, network.live(names))
+network.SETTLE_S = 0
+network.restore(was)
+assert network.live(names) == was, network.live(names)
+print("as it was")
+"""
+SPACE = ["unshare", "--map-root-user", "--net"]
+
+
+def test_links_of_a_real_kernel_come_back() -> None:
+    if not (shutil.which("unshare") and shutil.which("ip")):
+        pytest.skip("no unshare or ip on this machine")
+    able = subprocess.run(
+        [*SPACE, "ip", "link", "add", "v0", "type", "veth"], capture_output=True, check=False
+    )
+    if able.returncode:
+        pytest.skip("no network namespaces for this user")
+    done = subprocess.run(
+        [*SPACE, "env", "PATH=/usr/sbin:/sbin:/usr/bin:/bin", "python3", "-I", "-c",
+         REAL.format(program=str(PROGRAM))],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "as it was\n", done.stderr
