@@ -26,9 +26,10 @@ HOLD = {
 @contextmanager
 def holder(path: Path, how: str) -> Iterator[None]:
     """Another process that maps the file (its descriptor closed), or has it open."""
-    script = f"import mmap, os, sys; f = open({str(path)!r}, 'r+b'); {HOLD[how]}; print('held', flush=True)"
+    opened = f"import mmap, os, sys; f = open({str(path)!r}, 'r+b')"
+    script = f"{opened}; {HOLD[how]}; print('held', flush=True); sys.stdin.read()"
     process = subprocess.Popen(
-        [sys.executable, "-I", "-c", f"{script}; sys.stdin.read()"],
+        [sys.executable, "-I", "-c", script],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

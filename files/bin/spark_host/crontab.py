@@ -63,7 +63,8 @@ def section(ask):
     users, system, starters = {}, {}, set()
     for user in listed(FOLDER):
         path = f"{FOLDER}/{user}"
-        if os.path.isfile(path) and not user.startswith("tmp."):
+        # crontab(1) works in tmp.*; a name with a dot before it is no user's (nor cron's)
+        if os.path.isfile(path) and not user.startswith(("tmp.", ".")):
             users[user], data = table(path)
             starters |= {token for token, _ in reader.tokens(data, home_of(user))}
     for path in [*SYSTEM, *(f"{DROP_INS}/{name}" for name in listed(DROP_INS))]:

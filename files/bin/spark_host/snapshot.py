@@ -14,6 +14,7 @@ import stat
 
 import containers
 import crontab
+import discovered
 import machine
 import shards
 import shm
@@ -21,6 +22,7 @@ import starters
 import units
 from run import Failed, read, run
 
+INSTALLED = "/usr/local/lib/spark-converge/spark_host"
 FILES_WANTED = 200  # more netplan files than that is not a host we know
 
 
@@ -158,11 +160,10 @@ def files(ask):
 
 def program(_):
     """SHA-256 over the installed program, to see whether it is the control machine's."""
-    folder = "/usr/local/lib/spark-converge/spark_host"
     digest = hashlib.sha256()
-    names = [n for n in _listed(folder) if n.endswith(".py")]
+    names = [n for n in _listed(INSTALLED) if n.endswith(".py")]
     for name in names:
-        with open(os.path.join(folder, name), "rb") as file:
+        with open(os.path.join(INSTALLED, name), "rb") as file:
             digest.update(name.encode() + b"\0" + file.read())
     return {"sha256": digest.hexdigest() if names else None}
 
@@ -196,13 +197,13 @@ def journalled(ask):
 
 
 # Read only when a job asks for them: they cost too much for every one.
-EXTRA = {"machine": machine.section, "journal": journalled}
+EXTRA = {"machine": machine.section, "discovered": discovered.section, "journal": journalled}
 
 
 def answer(name, ask):
     try:
         return {**SECTIONS, **EXTRA}[name](ask)
-    except (Failed, OSError, ValueError, KeyError, TypeError) as error:
+    except (Failed, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return {"unknown": f"{type(error).__name__}: {error}"}
 
 

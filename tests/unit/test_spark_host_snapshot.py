@@ -1,0 +1,134 @@
+"""The snapshot as a real process on this machine, and what becomes of a part that fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.memory import Memory
+from facts.snapshot import END, PROGRAM, Ask, Snapshot, program_sha256, sources
+from tests.unit.on_host import module
+
+snapshot = module("snapshot")
+ASK: dict[str, Any] = {
+    "units": [],
+    "images": [],
+    "shards": [],
+    "files": [],
+    "extra": [],
+    "words": [],
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", str(PROGRAM), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_this_machine_is_read_whatever_it_lacks(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_bytes(b"\xff\0bytes")
+    own.chmod(0o640)
+    ask = vars(Ask(files=(str(own), str(tmp_path / "absent")), shards=((str(tmp_path), "a"),)))
+    done = run("snapshot", json.dumps(ask))
+    assert done.returncode == 0, done.stderr
+    state = Snapshot().process(done.stdout.splitlines())
+    assert isinstance(state.memory, Memory)
+    figures = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    assert state.memory.total_mib == int(figures["MemTotal"].split()[0]) // 1024
+    assert isinstance(state.files, dict)
+    found = state.files[str(own)]
+    assert found is not None
+    assert (found.data, found.mode) == (b"\xff\0bytes", 0o640)
+    assert state.files[str(tmp_path / "absent")] is None
+    assert getattr(state.shards, "state", None) == {str(tmp_path): "unverified"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError("busy"), ValueError("x"), KeyError("State"), IndexError(0), AttributeError("get"),
+     TypeError("null"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd")],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_a_part_that_fails_says_why_and_the_others_answer(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(snapshot, "SECTIONS", {"memory": snapshot.memory, "boot": broken})
+    answer = snapshot.main([json.dumps(ASK)])
+    assert answer["boot"]["unknown"].startswith(type(error).__name__)
+    assert "meminfo_kib" in answer["memory"]
+
+
+def test_the_sum_over_the_installed_program_is_the_one_that_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "spark_host"
+    monkeypatch.setattr(snapshot, "INSTALLED", str(home))
+    assert snapshot.program(ASK) == {"sha256": None}
+    home.mkdir()
+    for path in sources():
+        (home / path.name).write_bytes(path.read_bytes())
+    (home / "SHA256").write_text("of no account\n")
+    (home / "__pycache__").mkdir()
+    assert snapshot.program(ASK) == {"sha256": program_sha256()}
+    with (home / "run.py").open("ab") as file:
+        file.write(b"\n")
+    assert snapshot.program(ASK) != {"sha256": program_sha256()}
+
+
+def test_every_answer_ends_with_the_mark() -> None:
+    done = run("shm", "list")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == END
+    assert "segments" in json.loads(done.stdout.splitlines()[-2])
+
+
+@pytest.mark.parametrize("arguments", [(), ("format",), ("--help",)])
+def test_an_unknown_command_is_refused_with_those_that_there_are(
+    arguments: tuple[str, ...],
+) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "want one of: snapshot" in done.stderr
+
+
+def test_a_command_that_fails_has_no_traceback_and_no_mark(tmp_path: Path) -> None:
+    done = run("journal", "no-such-action")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("spark-host journal: ")
+    assert END not in done.stdout
+
+
+def test_the_program_is_plain_python_without_anything_installed() -> None:
+    """-I -S: no site-packages; the same interpreter options as on a bare host."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(PROGRAM), "shm", "list"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_links_and_devices_of_this_machine_are_listed() -> None:
+    found = snapshot.answer("fabric", ASK)
+    if "unknown" in found:
+        pytest.skip(f"no ip command here: {found['unknown']}")
+    assert found["interfaces"]["lo"]["mtu"] >= 1500
+    assert "127.0.0.1/8" in found["interfaces"]["lo"]["addresses"]
+    assert isinstance(found["default_interfaces"], list)
