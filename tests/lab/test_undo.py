@@ -1,0 +1,154 @@
+"""A host is given back as it was on `fresh`: file by file, link by link, as plain commands see it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running_lab import HOSTS, Run, job, lab, on, planned
+
+JOURNAL = "/var/lib/spark-converge/journal"
+OURS = "/etc/netplan/60-spark-converge.yaml"
+# Written by the services themselves when they start or stop.
+OF_SERVICES = ("/etc/cups/subscriptions.conf", "/etc/cups/subscriptions.conf.O", "/etc/resolv.conf")
+
+FILES = r"""
+find /etc /var/spool/cron -xdev -type f -printf 'mode %m %U:%G %p\n'
+find /etc /var/spool/cron -xdev -type f -print0 | xargs -0 sha256sum | sed 's/^/sha256 /'
+find /etc /var/spool/cron -xdev -type l -printf 'link %U:%G %p -> %l\n'
+find /etc /var/spool/cron -xdev -type d -printf 'folder %m %U:%G %p\n'
+"""
+UNITS = r"""
+systemctl list-unit-files --no-legend --no-pager | awk '{print "unit file", $1, $2}'
+systemctl get-default | sed 's/^/default /'
+for unit in gdm cups cups-browsed bluetooth avahi-daemon ModemManager gnome-remote-desktop; do
+    echo "active $unit $(systemctl is-active $unit.service)"
+done
+for unit in cups.socket cups.path avahi-daemon.socket; do
+    echo "active $unit $(systemctl is-active $unit)"
+done
+grep -H . /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
+"""
+
+
+def links(host: str) -> list[str]:
+    """Every link with its MTU, its master, whether it is up, and its IPv4 addresses."""
+    found: list[dict[str, Any]] = json.loads(on(host, "ip -j address"))
+    return [
+        f"ip {one['ifname']} mtu {one['mtu']} master {one.get('master')} "
+        f"up {'UP' in one['flags']} "
+        + " ".join(a["local"] for a in one["addr_info"] if a["family"] == "inet")
+        for one in found
+        # The bridges and virtual links of docker come and go with containers.
+        if not one["ifname"].startswith(("veth", "br-", "docker"))
+    ]
+
+
+def look(host: str) -> set[str]:
+    """All that an undo has to give back, a line for each thing."""
+    lines = on(host, FILES + UNITS).splitlines()
+    kept = [line for line in lines if not any(line.endswith(" " + f) for f in OF_SERVICES)]
+    return {*kept, *links(host)}
+
+
+def assert_as_before(before: dict[str, set[str]]) -> None:
+    """networkd and the services settle within a minute, or the difference stays."""
+    for host in HOSTS:
+        deadline = time.monotonic() + 60
+        while (now := look(host)) != before[host] and time.monotonic() < deadline:
+            time.sleep(3)
+        assert sorted(now - before[host]) == [], f"new on {host}"
+        assert sorted(before[host] - now) == [], f"lost on {host}"
+
+
+def ran(name: str, state_home: Path) -> Run:
+    run = job(name, state_home)
+    assert run.status == 0, run.text
+    return run
+
+
+@pytest.fixture
+def fresh() -> dict[str, set[str]]:
+    lab("restore", "fresh")
+    return {host: look(host) for host in HOSTS}
+
+
+@pytest.fixture
+def prepared(fresh: dict[str, set[str]], state_home: Path) -> dict[str, set[str]]:
+    """Engines down, everything converged; what was there before."""
+    ran("stop", state_home)
+    ran("prepare", state_home)
+    assert all(look(host) != fresh[host] for host in HOSTS)
+    return fresh
+
+
+def test_hosts_are_given_back_as_they_were(fresh: dict[str, set[str]], state_home: Path) -> None:
+    ran("prepare", state_home)  # the old engine serves: the fabric waits
+    refused = job("undo", state_home)
+    assert refused.status == 1
+    assert "runs; take it down first" in refused.text
+    ran("stop", state_home)
+    ran("prepare", state_home)
+    assert all("bond0" in " ".join(links(host)) for host in HOSTS)
+    plan = planned("undo", state_home)
+    assert {f"Undo | Host given back as it was on {host}" for host in HOSTS} | {
+        f"Host given back as it was on {host}" for host in HOSTS
+    } >= {*plan}
+    ran("undo", state_home)
+    assert_as_before(fresh)
+    assert planned("undo", state_home) == []
+    again = ran("undo", state_home)
+    assert again.changed == []
+    for host in HOSTS:
+        kept = on(host, f"ls -d {JOURNAL}*").split()
+        assert len(kept) == 1
+        assert ".undone-" in kept[0]
+
+
+def test_a_host_is_undone_at_its_own_console_although_it_was_killed_half_way(
+    prepared: dict[str, set[str]],
+) -> None:
+    on(
+        "spark2",
+        "spark-converge-undo > /dev/null 2>&1 &\n"
+        "while ! systemctl is-active --quiet spark-converge-undo; do sleep 0.1; done\n"
+        "sleep 2; systemctl kill -s KILL spark-converge-undo; wait || true",
+    )
+    assert on("spark2", f"ls {JOURNAL}/files").strip(), "killed before it was done"
+    for host in HOSTS:
+        assert "given back: fabric links" in on(host, "spark-converge-undo") or host == "spark2"
+        assert on(host, "spark-converge-undo") == "nothing to undo\n"
+    assert_as_before(prepared)
+
+
+def test_a_power_cut_after_prepare_leaves_a_journal_that_restores(
+    prepared: dict[str, set[str]],
+) -> None:
+    lab("power", "spark2", "reset")
+    for host in HOSTS:
+        on(host, "spark-converge-undo")
+    assert_as_before(prepared)
+
+
+def test_what_the_owner_edited_since_is_left_and_named(
+    prepared: dict[str, set[str]], state_home: Path
+) -> None:
+    on("spark2", f"echo '# mine' >> {OURS}")
+    on("spark1", "(crontab -l; echo '@daily /bin/true') > /root/t; crontab /root/t; rm /root/t")
+    run = job("undo", state_home)
+    assert run.status == 1
+    assert f"{OURS}: edited since: line" in run.text
+    assert "fabric links" in run.text
+    assert on("spark2", f"tail -1 {OURS}") == "# mine\n"
+    assert on("spark2", "cat /sys/class/net/bond0/mtu") == "9000\n"
+    table = on("spark1", "crontab -l")
+    assert "SPARK-HELD" not in table
+    assert table.endswith("@daily /bin/true\n")
+    assert f"given back: {OURS}" in on("spark2", f"spark-converge-undo --force {OURS}")
+    assert on("spark2", f"cat {JOURNAL}.undone-*/files/*60-spark*.json | grep -c found_at") == "1\n"
+    on("spark1", "crontab -l | grep -v '@daily /bin/true' > /root/t; crontab /root/t; rm /root/t")
+    assert_as_before(prepared)
