@@ -1,4 +1,4 @@
-"""A host is given back as it was on `fresh`: file by file, link by link, as plain commands see it."""
+"""Hosts given back as they were on `fresh`: file by file, link by link, by plain commands."""
 
 from __future__ import annotations
 
