@@ -1,7 +1,7 @@
 """Bring the hosts to their known state without launching anything.
 
 MUTATES HOST, never a running engine: while a rank runs, the fabric waits and is named.
-Undone by: the journal on each host keeps every original.
+Undone by: undo.py, or `sudo spark-converge-undo` at the host itself.
 """
 
 from pyinfra.context import host

@@ -2,7 +2,7 @@
 
 STOPS SERVING when something else runs (or the same with other settings); else changes nothing.
 Needs: a locked stack, its image in the registry or on the hosts, its files in model_dir.
-Undone by: rollback_dsf.py (the stack); the journal on each host keeps every original.
+Undone by: rollback_dsf.py (the stack), undo.py (the hosts).
 """
 
 from pyinfra.context import host
