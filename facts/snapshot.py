@@ -29,6 +29,7 @@ from facts import (
     containers,
     cpufreq,
     crontab,
+    discovered,
     fabric,
     images,
     journal,
@@ -86,6 +87,7 @@ class HostState:
     program: str | Unknown | None
     record: Mapping[str, Any] | Unknown
     machine: machine.Machine | Unknown | None  # None: not asked for
+    discovered: discovered.Discovered | Unknown | None
     journal: tuple[journal.Entry, ...] | Unknown | None  # None: not asked for
 
     def unknowns(self) -> dict[str, Unknown]:
@@ -142,6 +144,7 @@ def state_of(answer: object) -> HostState:
         program=parsed(part.get("program"), lambda s: s["sha256"]),
         record=parsed(part.get("record"), dict),
         machine=parsed(part["machine"], machine.parse) if "machine" in part else None,
+        discovered=(parsed(part["discovered"], discovered.parse) if "discovered" in part else None),
         journal=parsed(part["journal"], journal.parse) if "journal" in part else None,
     )
 

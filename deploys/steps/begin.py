@@ -25,9 +25,9 @@ def host_settings() -> dict[str, Any]:
     return cast(dict[str, Any], yaml.safe_load(path.read_text()))
 
 
-def known_stacks(cluster: Cluster) -> tuple[Stack, ...]:
+def known_stacks(lock_dir: str | None) -> tuple[Stack, ...]:
     """All shipped stacks with their locks; a mistake in one of them ends the run in its words."""
-    folder = Path(cluster.lock_dir) if cluster.lock_dir else None
+    folder = Path(lock_dir) if lock_dir else None
     try:
         return tuple(load(name, folder) for name in names())
     except StackError as error:
@@ -40,7 +40,7 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
     extra: parts of the hosts' state that are read only when asked for.
     """
     cluster: Cluster = host.data.cluster
-    known = known_stacks(cluster)
+    known = known_stacks(cluster.lock_dir)
     stack = next((one for one in known if one.name == stack_name), None)
     if stack_name and stack is None:
         allowed = ", ".join(one.name for one in known)

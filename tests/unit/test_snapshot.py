@@ -31,7 +31,7 @@ from tests.plan.made_pair import Snapshot as Made
 from tests.plan.made_pair import bond_text, cluster, dirty, locked
 
 PARTS = tuple(HostState.__dataclass_fields__)
-EXTRA = ("machine", "journal")  # None, as not asked for, when they are absent
+EXTRA = ("machine", "discovered", "journal")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@ script that they name, or of a script that that one names."""
 
 import os
 import re
+import stat
 
 # Whole words, so that `docker` in a path such as /etc/docker-backup is one too: a job that touches
 # docker is worth a look.
@@ -26,10 +27,14 @@ PACKAGES += ("/bin/", "/sbin/", "/lib/")
 def text_of(path):
     """A script's bytes; b"" for a program, a folder, and what cannot be read."""
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) > SCRIPT_LIMIT_BYTES:
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > SCRIPT_LIMIT_BYTES:
             return b""
-        with open(path, "rb") as file:
-            data = file.read()
+        with open(path, "rb", buffering=0) as file:
+            data = file.read(4)
+            if data == b"\x7fELF":
+                return b""
+            data += file.read()
     except (OSError, ValueError):
         return b""
     return b"" if b"\0" in data else data
@@ -53,7 +58,6 @@ class Reader:
 
     def file(self, path, home, depth=DEPTH):
         """The same for a script, those that it names included."""
-        path = os.path.realpath(path)
         if path not in self.weights:
             self.weights[path] = None  # a script that names itself ends here
             data = text_of(path)

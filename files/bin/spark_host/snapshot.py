@@ -7,6 +7,7 @@ import base64
 import concurrent.futures
 import glob
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -14,8 +15,6 @@ import stat
 
 import containers
 import crontab
-import discovered
-import machine
 import shards
 import shm
 import starters
@@ -189,20 +188,17 @@ SECTIONS = {
     "record": record,
 }
 
-
-def journalled(ask):
-    import restore  # noqa: PLC0415 - loading it would cost every job, and undo alone asks
-
-    return restore.section(ask)
+# Read, and even loaded, only when a job asks for them: part -> the module that has it.
+EXTRA = {"machine": "machine", "discovered": "discovered", "journal": "restore"}
 
 
-# Read only when a job asks for them: they cost too much for every one.
-EXTRA = {"machine": machine.section, "discovered": discovered.section, "journal": journalled}
+def section(name):
+    return SECTIONS.get(name) or importlib.import_module(EXTRA[name]).section
 
 
 def answer(name, ask):
     try:
-        return {**SECTIONS, **EXTRA}[name](ask)
+        return section(name)(ask)
     except (Failed, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return {"unknown": f"{type(error).__name__}: {error}"}
 

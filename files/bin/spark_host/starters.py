@@ -10,6 +10,7 @@ hold < {"units": [...], "scripts": [...]}   puts a drop-in on each unit with a c
 rearm   takes all that away again and starts what ran
 """
 
+import contextlib
 import glob
 import json
 import os
@@ -65,10 +66,10 @@ def files_of(folders):
             name = os.path.basename(path)
             if name in found or name in masked or INFRASTRUCTURE.fullmatch(name):
                 continue
-            if os.path.realpath(path) == "/dev/null" or not os.path.getsize(path):
-                masked.add(name)
-            else:
-                found[name] = path
+            with contextlib.suppress(FileNotFoundError):  # a link that leads nowhere
+                empty = os.stat(path).st_size == 0  # /dev/null is, too
+                found.update({} if empty else {name: path})
+                masked.update({name} if empty else ())
         for path in sorted(glob.glob(folder + "/*.service.d/*.conf")):
             drop_ins.setdefault(os.path.basename(os.path.dirname(path))[:-2], []).append(path)
     return {name: [path, *drop_ins.get(name, [])] for name, path in found.items()}
@@ -86,7 +87,8 @@ def candidates(reader, folders, home):
     for name, paths in files_of(folders).items():
         commands = commands_of(paths)
         own = reader.own(commands)
-        scripts = reader.tokens(commands, home)
+        of_package = paths[0].startswith(mentions.PACKAGES)
+        scripts = reader.tokens(commands, home, packages_too=not of_package)
         weight = mentions.heaviest([own, *(w for _, w in scripts)])
         if weight:
             found.append(
