@@ -1,0 +1,130 @@
+"""Rule 1: on a pair that serves as wanted, no operation of serve has anything to do.
+
+@fake has no SSH link for the canary, so its answer is put into the run here; the rest is decided
+from the snapshots, by the operations themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.api.operation import add_op
+
+from deploys.steps.begin import host_settings
+from operations import (
+    boot,
+    containers,
+    cpufreq,
+    crontab,
+    fabric,
+    images,
+    memory,
+    program,
+    ranks,
+    resurrection,
+    services,
+    shards,
+)
+from operations.job import Job
+from stacks.definition import Stack, load, names
+from tests.plan.made_job import made_job
+from tests.plan.made_pair import CRONTAB, Snapshot, cluster, file_of, locked, running
+
+PAIR = cluster()
+
+Step = tuple[Callable[..., Any], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stack, Stack]:
+    folder: Path = tmp_path_factory.mktemp("locks")
+    return locked("lab", folder), locked("dsf-lab", folder)
+
+
+def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
+    """Every operation of serve on one host that could change something."""
+    settings = host_settings()
+    yield program.installed, {}
+    yield boot.default_target, {"target": settings["boot_target"]}
+    yield services.down_for_good, {"names": settings["services_down"]}
+    yield cpufreq.governor, {"want": settings["governor"]}
+    yield images.present, {"reference": stack.image_reference}
+    yield shards.verified, {"stack": stack}
+    yield crontab.held, {"for_good": True}
+    yield resurrection.held, {"for_good": True}
+    yield containers.ended, {"fabric_too": True}
+    yield containers.foreign_stopped, {}
+    yield memory.shm_clean, {}
+    yield fabric.ping, {"fabric_too": True}
+
+
+def wide_steps(stack: Stack) -> Iterator[Step]:
+    """Those that take no rank."""
+    yield containers.stay_down, {"seconds": 10, "fabric_too": True}
+    yield memory.ritual, {"floor_mib": stack.memory.floor_mib, "fabric_too": True}
+    yield ranks.bound, {"fabric_too": True}
+
+
+def changes(job: Job, stack: Stack) -> list[str]:
+    """Names of the operations that would change something, as module.operation, each once."""
+    found = []
+    for rank, host in enumerate(job.hosts):
+        node = PAIR.nodes[rank]
+        todo = [(call, {"rank": rank, **words}) for call, words in steps(job, rank, stack)]
+        todo += [(fabric.converged, {"node": node, "after_teardown": True}), *wide_steps(stack)]
+        for call, words in todo:
+            inner = call._inner  # type: ignore[attr-defined]
+            metas = add_op(job.state, call, job=job, host=host, **words)
+            if metas[host].will_change:
+                found.append(f"{inner.__module__.rsplit('.', 1)[1]}.{inner.__name__}")
+    return list(dict.fromkeys(found))
+
+
+def run(stacks: tuple[Stack, Stack], snapshots: list[Snapshot], answers: list[str]) -> list[str]:
+    lab, dsf = stacks
+    # as deploys.steps.begin does: all that are shipped, the two of the lab with their locks
+    known = tuple({lab.name: lab, dsf.name: dsf}.get(name) or load(name) for name in names())
+    job = made_job(PAIR, snapshots, lab, known)
+    job.answers[False] = answers
+    return changes(job, lab)
+
+
+def test_a_pair_that_serves_as_wanted_is_left_alone(stacks: tuple[Stack, Stack]) -> None:
+    assert run(stacks, running(PAIR, *stacks), []) == []
+
+
+def test_one_that_does_not_answer_is_taken_down_and_launched(stacks: tuple[Stack, Stack]) -> None:
+    assert run(stacks, running(PAIR, *stacks), ["no completion"]) == [
+        "containers.ended",
+        "fabric.ping",
+        "containers.stay_down",
+        "memory.ritual",
+        "ranks.bound",
+    ]
+
+
+def test_a_watchdog_that_was_armed_again_is_held_beside_a_serving_pair(
+    stacks: tuple[Stack, Stack],
+) -> None:
+    pair = running(PAIR, *stacks)
+    pair[0]["crontab"]["users"]["root"] = file_of(CRONTAB)
+    assert run(stacks, pair, []) == ["crontab.held"]
+
+
+def test_dead_segments_go_without_a_launch(stacks: tuple[Stack, Stack]) -> None:
+    pair = running(PAIR, *stacks)
+    pair[1]["memory"]["shm"] = [{"name": "psm_1", "bytes": 8, "verdict": "leftover"}]
+    assert run(stacks, pair, []) == ["memory.shm_clean"]
+
+
+def test_live_and_foreign_segments_are_no_change(stacks: tuple[Stack, Stack]) -> None:
+    pair = running(PAIR, *stacks)
+    pair[1]["memory"]["shm"] = [
+        {"name": "psm_1", "bytes": 8, "verdict": "live"},
+        {"name": "pulse-1", "bytes": 8, "verdict": "foreign"},
+        {"name": "psm_2", "bytes": 8, "verdict": "special"},
+    ]
+    assert run(stacks, pair, []) == []
