@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import shlex
 
-from pyinfra.api.command import StringCommand
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
+from pyinfra.api.state import State
 
 from facts.unknown import Unknown
-from operations.job import Commands, Job, refuse
+from operations.job import Commands, Job, fail, refuse
+from operations.remote import RemoteError, run
 
 PULL_LIMIT_S = 7200  # an engine image is some 30 GB; two hours is a slow home line
+
+
+def _pull(state: State, host: Host, job: Job, reference: str) -> bool:
+    try:
+        run(host, f"docker pull --quiet {shlex.quote(reference)}", timeout_s=PULL_LIMIT_S)
+    except RemoteError as error:
+        return fail(state, host, job, f"image {reference} cannot be had on {error}")
+    job.changed(host)
+    return True
 
 
 @operation()
@@ -32,12 +44,7 @@ def present(job: Job, rank: int, reference: str) -> Commands:
     if found.found.get(reference):
         host.noop(f"has {reference}")
         return
-    yield StringCommand(
-        f"timeout {PULL_LIMIT_S} docker pull --quiet {shlex.quote(reference)} 2>&1 >/dev/null | "
-        f"sed 's/^/image {reference} cannot be had: /' >&2; "
-        f"docker image inspect {shlex.quote(reference)} > /dev/null"
-    )
-    job.changed(host)
+    yield FunctionCommand(_pull, (job, reference), {})
     now = job.read(host).images
     if isinstance(now, Unknown) or not now.found.get(reference):
         yield refuse(job, f"{host.name}: {reference} is not there after the pull")
