@@ -1,0 +1,103 @@
+"""Field case A14 on real hosts: one watchdog in five places, found, held, and given back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running_lab import Run, job, on
+
+HOST = "spark1"
+MARK = "/run/watchdog-ran"
+# Harmless in its deed, a starter by its words.
+SCRIPT = f"#!/bin/sh\ndate >> {MARK}\n: docker compose up --detach\n"
+UNITS = "/etc/systemd/system/spark-ready"
+USER_UNITS = "/home/nvidia/.config/systemd/user/lane"
+SERVICE = "[Service]\\nType=oneshot\\nExecStart=/usr/local/bin/again.sh\\n"
+TIMER = "[Timer]\\nOnCalendar=*:*:00\\nAccuracySec=1s\\n[Install]\\nWantedBy=timers.target\\n"
+AS_USER = "runuser -u nvidia -- env XDG_RUNTIME_DIR=/run/user/$(id -u nvidia) systemctl --user"
+
+INSTALL = f"""
+set -eu
+cat > /usr/local/bin/again.sh <<'END'
+{SCRIPT}END
+chmod 755 /usr/local/bin/again.sh
+printf '{SERVICE}' > {UNITS}.service
+printf '{TIMER}' > {UNITS}.timer
+loginctl enable-linger nvidia
+runuser -u nvidia -- mkdir -p /home/nvidia/.config/systemd/user
+printf '{SERVICE}' > {USER_UNITS}.service
+printf '{TIMER}' > {USER_UNITS}.timer
+printf '*/7 * * * * root /usr/local/bin/again.sh\\n' > /etc/cron.d/again
+printf '*/7 * * * * root /usr/local/bin/again.sh\\n' > /etc/cron.d/again.bak
+install -m 750 /usr/local/bin/again.sh /etc/cron.hourly/again
+systemctl daemon-reload
+systemctl enable --now --quiet spark-ready.timer
+for n in $(seq 30); do [ -e /run/user/$(id -u nvidia)/systemd/private ] && break; sleep 1; done
+{AS_USER} daemon-reload
+{AS_USER} enable --now --quiet lane.timer
+"""
+# All files that the watchdogs live in, with their modes and owners, and what has a timer armed.
+STATE = f"""
+find /etc/systemd/system /home/nvidia/.config /etc/cron* /usr/local/bin -type f -o -type l |
+    sort | while read -r f; do echo "$f $(stat -c '%a %U %G' "$f") $(sha256sum < "$f")"; done
+systemctl list-timers --no-legend --plain spark-ready.timer | awk '{{print $(NF-1), $NF}}'
+{AS_USER} list-timers --no-legend --plain lane.timer | awk '{{print $(NF-1), $NF}}'
+systemctl is-enabled spark-ready.timer
+"""
+KINDS = {"cron lines", "cron folders", "system units", "user units"}
+
+
+def verdicts(run: Run) -> dict[str, str]:
+    assert run.folder is not None, run.text
+    found: dict[str, Any] = json.loads((run.folder / "verify.json").read_text())
+    return {i["name"]: i["verdict"] for i in found["hosts"][HOST]["items"]}
+
+
+def drifted(run: Run) -> set[str]:
+    return {name for name, verdict in verdicts(run).items() if verdict == "drift"}
+
+
+@pytest.fixture
+def watchdogs(served: None) -> Iterator[str]:
+    """The same script behind a cron.d line, a cron folder, a system and a user timer."""
+    on(HOST, INSTALL)
+    yield on(HOST, STATE)
+    on(HOST, f"loginctl disable-linger nvidia; rm -f {MARK}")
+
+
+def test_every_place_is_found_held_and_given_back(watchdogs: str, state_home: Path) -> None:
+    assert drifted(job("verify", state_home)) == KINDS
+    held = job("serve", state_home)
+    assert held.status == 0, held.text
+    assert [line.split(" | ")[-1] for line in held.changed] == [
+        f"Cron watchdogs held behind a dated tag on {HOST}",
+        f"Units and timers that start engines held on {HOST}",
+    ]
+    assert drifted(job("verify", state_home)) == set()
+    # `nothing on a timer` is what the timers themselves say, and no activator can start it.
+    assert on(HOST, "systemctl list-timers --no-legend spark-ready.timer | wc -l") == "0\n"
+    on(HOST, f"rm -f {MARK}; systemctl start spark-ready.service; {AS_USER} start lane.service")
+    on(HOST, f"run-parts /etc/cron.hourly; ! [ -e {MARK} ]")
+    assert job("serve", state_home).changed == []
+    # Rollback gives all back; here by its own command, which takes seconds.
+    on(HOST, "python3 -I /usr/local/lib/spark-converge/spark_host starters rearm")
+    tag = r"#SPARK-HELD-[0-9]\{8\} "
+    on(HOST, f"sed -i 's|^{tag}||' /etc/cron.d/again")
+    assert on(HOST, STATE) == watchdogs
+
+
+def test_an_at_job_is_refused_before_anything_is_changed(served: None, state_home: Path) -> None:
+    on(HOST, "echo 'docker compose up -d' | at now + 1 day 2> /dev/null")
+    number = on(HOST, "atq | awk '{print $1}'").strip()
+    refused = job("serve", state_home)
+    assert refused.status == 1
+    assert f"atrm {number}" in refused.text
+    assert refused.changed == []
+    assert drifted(job("verify", state_home)) == {"at jobs"}
+    on(HOST, f"atrm {number}")
+    assert drifted(job("verify", state_home)) == set()
