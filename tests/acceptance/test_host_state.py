@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from tests.acceptance.look import properties, read
+from tests.acceptance.look import read, units
 
 # Written out here and not taken from files/units: what an owner would look for on the host.
 GOVERNOR_UNIT = "spark-converge-governor.service"
@@ -20,16 +20,18 @@ def test_host_boots_into_the_wanted_target(host: Host, settings: dict[str, Any])
     assert read(host, "systemctl get-default").strip() == settings["boot_target"]
 
 
-def test_service_is_down_and_nothing_can_start_it(host: Host, service: str) -> None:
+def test_service_is_down_and_nothing_can_start_it(
+    host: Host, service: str, settings: dict[str, Any]
+) -> None:
     """Not is_enabled: it counts a static unit, which D-Bus can start at any time, as enabled."""
-    unit = properties(host, service)
-    triggers = [properties(host, name) for name in unit.get("TriggeredBy", "").split()]
-    for one in (unit, *triggers):
-        if one["LoadState"] == "not-found":
+    found = units(host, tuple(settings["services_down"]))
+    triggers = [found[name] for name in found[service].triggers]
+    for one in (found[service], *triggers):
+        if one.load == "not-found":
             continue
-        seen = f"{one['Id']} is {one['ActiveState']}, {one['UnitFileState']}"
-        assert one["ActiveState"] in ("inactive", "failed"), seen
-        assert one["UnitFileState"] in ("disabled", "masked"), seen
+        seen = f"{one.name} is {one.active}, {one.file}"
+        assert one.active in ("inactive", "failed"), seen
+        assert one.file in ("disabled", "masked"), seen
 
 
 def test_every_cpu_policy_runs_under_the_wanted_governor(
@@ -46,16 +48,16 @@ def test_every_cpu_policy_runs_under_the_wanted_governor(
 
 
 def test_governor_is_set_again_at_every_boot(host: Host) -> None:
-    assert properties(host, GOVERNOR_UNIT)["UnitFileState"] == "enabled"
+    assert units(host, (GOVERNOR_UNIT,))[GOVERNOR_UNIT].file == "enabled"
 
 
 def test_shared_memory_holds_no_segment_of_a_dead_engine(host: Host) -> None:
-    names = read(host, "ls -A /dev/shm").split()
-    suspects = [n for n in names if any(fnmatch.fnmatchcase(n, p) for p in SEGMENTS)]
-    in_use = read(
+    found, _, held = read(
         host,
+        "ls -A /dev/shm; echo ==; "
         "cat /proc/[0-9]*/maps 2>/dev/null | grep -o '/dev/shm/.*'; "
         "find /proc/[0-9]*/fd -lname '/dev/shm/*' -printf '%l\\n' 2>/dev/null; true",
-    ).splitlines()
-    used = {path.rsplit("/", 1)[-1] for path in in_use}
-    assert sorted(set(suspects) - used) == []
+    ).partition("==\n")
+    in_use = {path.rsplit("/", 1)[-1] for path in held.splitlines()}
+    suspects = [n for n in found.split() if any(fnmatch.fnmatchcase(n, p) for p in SEGMENTS)]
+    assert sorted(set(suspects) - in_use) == []

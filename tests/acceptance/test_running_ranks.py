@@ -11,31 +11,19 @@ from testinfra.host import Host
 
 from inventory.schema import Cluster, Node
 from stacks.definition import Stack
-from tests.acceptance.look import read
+from tests.acceptance.look import containers, read
 
 LABEL = "io.spark-converge."
-
-
-def names(host: Host, stopped_too: bool) -> list[str]:
-    scope = "--all" if stopped_too else ""
-    return read(host, f"docker ps {scope} --format '{{{{.Names}}}}'").split()
-
-
-def inspect(host: Host) -> dict[str, Any]:
-    """The one container that runs."""
-    found = names(host, stopped_too=False)
-    assert len(found) == 1, f"one running container expected, found: {found}"
-    (document,) = json.loads(read(host, f"docker inspect {shlex.quote(found[0])}"))
-    return dict(document)
 
 
 def test_nothing_is_there_but_the_wanted_rank(
     host: Host, cluster: Cluster, stack: Stack, node: Node
 ) -> None:
     # Where the owner lets other containers be stopped, they are kept, but do not run.
-    found = names(host, stopped_too=cluster.policy.foreign_containers == "refuse")
-    assert len(found) == 1, found
-    labels = inspect(host)["Config"]["Labels"]
+    found = containers(host)
+    if cluster.policy.foreign_containers == "refuse":
+        assert len(found.names) == 1, found.names
+    labels = found.one["Config"]["Labels"]
     if stack.compose is not None:
         assert labels["com.docker.compose.project"] == stack.compose.project
     else:
@@ -45,18 +33,18 @@ def test_nothing_is_there_but_the_wanted_rank(
 def test_rank_runs_the_locked_image(host: Host, stack: Stack) -> None:
     assert stack.lock is not None, stack.unlocked
     wanted = f"{stack.image.repository}@{stack.lock.image.index}"
-    assert inspect(host)["Config"]["Image"] == wanted
+    assert containers(host).one["Config"]["Image"] == wanted
 
 
 def test_rank_does_not_come_back_by_itself(host: Host, stack: Stack) -> None:
     wanted = "no" if stack.container is not None else "unless-stopped"
-    assert inspect(host)["HostConfig"]["RestartPolicy"]["Name"] == wanted
+    assert containers(host).one["HostConfig"]["RestartPolicy"]["Name"] == wanted
 
 
 def test_all_ranks_run_since_one_and_the_same_launch(
     pair: list[tuple[Node, Host]], stack: Stack
 ) -> None:
-    seen = [inspect(host) for _, host in pair]
+    seen = [containers(host).one for _, host in pair]
     assert [one["RestartCount"] for one in seen] == [0] * len(seen)
     launches = {one["Config"]["Labels"].get(f"{LABEL}generation") for one in seen}
     assert len(launches) == 1, launches
