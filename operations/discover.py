@@ -25,11 +25,20 @@ _states: dict[str, HostState] = {}
 
 
 def read(host: Host, known: Sequence[Stack]) -> HostState:
-    """The host's state, as root: netplan's files and docker are not for everybody."""
+    """The host's state, as root: netplan's files and docker are not for everybody.
+
+    Raises PyinfraError where sudo wants a password and there is no terminal to ask for it.
+    """
     user = host.data.get("ssh_user")
     root = os.geteuid() == 0 if host.name == "@local" else user == "root"
     ask = Ask(words=stack_words(known), extra=("discovered",))
-    return host.get_fact(Snapshot, ask=ask, _stdin=program_archive(), _sudo=not root)
+    try:
+        return host.get_fact(Snapshot, ask=ask, _stdin=program_archive(), _sudo=not root)
+    except EOFError:
+        raise PyinfraError(
+            f"{host.name}: sudo asks for a password there and nobody can be asked here; run it in "
+            "a terminal, or log in as root or as somebody whose sudo asks for none"
+        ) from None
 
 
 def ranked(hosts: Sequence[Host]) -> list[Host]:

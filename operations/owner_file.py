@@ -200,6 +200,11 @@ def model_root(hosts: Sequence[Seen], known: Sequence[Stack]) -> tuple[str, bool
     return (usable[0], True) if usable else ("/srv/models", False)
 
 
+def rdma_of(seen: Seen, names: Iterable[str]) -> str:
+    hcas = [hca for hca, interfaces in seen.found.hcas.items() if {*interfaces} & {*names}]
+    return f", RDMA {' '.join(hcas)}" if hcas else ""
+
+
 def remarks(seen: Seen, known: Sequence[Stack]) -> list[str]:
     """What stands beside a host in comments: ports, people, models, what runs."""
     said = []
@@ -207,13 +212,14 @@ def remarks(seen: Seen, known: Sequence[Stack]) -> list[str]:
         state = "cable" if cage.carrier else "no carrier"
         speeds = [p.speed_mbps for p in seen.found.ports if p.name in cage.interfaces]
         speed = next((f", {s} Mb/s" for s in speeds if s), "")
-        hcas = [h for h, names in seen.found.hcas.items() if {*names} & {*cage.interfaces}]
-        rdma = f", RDMA {' '.join(hcas)}" if hcas else ""
+        rdma = rdma_of(seen, cage.interfaces)
         twins = " and its twin " + " ".join(cage.interfaces[1:]) if cage.interfaces[1:] else ""
         said.append(f"port {cage.interfaces[0]}{twins}: {state}{speed}{rdma}")
     for bond in seen.fabric.bonds.values():
         up = f"{len(bond.members_up)} of {len(bond.members)} members up"
-        said.append(f"{bond.name}: {bond.mode}, {' '.join(bond.members)}, {up}")
+        said.append(
+            f"{bond.name}: {bond.mode}, {' '.join(bond.members)}, {up}" + rdma_of(seen, [bond.name])
+        )
     said.append(f"logged in as {seen.found.login}; people: {' '.join(seen.found.people) or 'none'}")
     for folder in seen.found.models:
         size = f"{folder.size_bytes / 2**20:,.0f} MiB"

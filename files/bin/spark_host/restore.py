@@ -142,7 +142,7 @@ def give_back(entries, looked, forced):
     for entry in named(todo, "restart"):
         attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))
-    attempt(failures, "held units", starters.rearm_or_fail)
+    attempt(failures, "held units", starters.rearm)
     give_files(jobs, forced, failures)
     for entry in files_in(entries):
         if os.path.lexists(journal.new_path(entry["path"])):

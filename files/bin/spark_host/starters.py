@@ -331,7 +331,9 @@ def hold(plan):
             said += [err.strip()] if code else []
     for path in plan["scripts"]:
         change_mode(path, record["scripts"][path] & ~0o111)
-    return {"ok": not said, "message": "; ".join(said)}
+    if said:
+        raise Failed("; ".join(said))
+    return {}
 
 
 def installed(systemctl, name):
@@ -365,15 +367,11 @@ def rearm():
     for path, mode in record["scripts"].items():
         if os.path.exists(path):
             change_mode(path, mode)
-    if not said and os.path.exists(RECORD):
+    if said:
+        raise Failed("; ".join(said))
+    if os.path.exists(RECORD):
         os.unlink(RECORD)
-    return {"ok": not said, "message": "; ".join(said)}
-
-
-def rearm_or_fail():
-    answer = rearm()
-    if not answer["ok"]:
-        raise Failed(answer["message"])
+    return {}
 
 
 def main(argv):
