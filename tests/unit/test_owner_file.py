@@ -152,6 +152,16 @@ def test_two_cables_are_a_bond_of_the_two_cages(known: tuple[Stack, ...]) -> Non
     assert "proposal (found: none, none)" in text(values(found, known, SSH))
 
 
+def test_a_radio_and_the_way_out_are_no_fabric(known: tuple[Stack, ...]) -> None:
+    """Without RDMA devices or fast ports, what is left beside management and Wi-Fi counts."""
+    snapshots = [spark(rank, ONE_CABLE, None) for rank in range(2)]
+    for snapshot in snapshots:
+        snapshot["discovered"]["hcas"] = {}
+        for port in snapshot["discovered"]["ports"].values():
+            port["speed_mbps"] = 1000
+    assert filled(hosts(snapshots), known).fabric.interfaces == ("enp1s0f0np0",)
+
+
 def test_no_cable_anywhere_names_the_ports_all_the_same(known: tuple[Stack, ...]) -> None:
     made = filled(hosts([spark(rank, (), None) for rank in range(2)]), known)
     assert made.fabric.interfaces == PORTS

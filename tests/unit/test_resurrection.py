@@ -12,7 +12,7 @@ from facts.crontab import Crontabs, Table
 from facts.snapshot import state_of
 from facts.starters import AtJob, Script, Starters, Trigger, Unit
 from facts.unknown import Unknown
-from operations import resurrection
+from operations import crontab, resurrection
 from operations.resurrection import (
     KINDS,
     at_source,
@@ -79,6 +79,7 @@ def test_a_held_line_and_an_inert_file_are_listed_and_not_armed() -> None:
     inert = Table("root", f"* * * * * root {READY}\n", 0o644, 0, 0, "/etc/cron.d/x.bak", "its name")
     crontabs = Crontabs((Table("root", text, 0o600, 0, 0), inert), frozenset({READY}))
     assert [s.status for s in cron_lines(crontabs, WORD)] == ["held", "inert"]
+    assert crontab.watchdogs(crontabs) == []  # nothing that would have to be held
 
 
 def test_a_password_in_a_cron_line_is_not_repeated() -> None:
@@ -97,6 +98,7 @@ def test_a_password_in_a_cron_line_is_not_repeated() -> None:
         ({"triggers": (), "active": "active"}, "armed"),
         ({"triggers": (Trigger("x.timer", "", "inactive", "disabled"),)}, "inert"),
         ({"triggers": (Trigger("x.timer", "", "active", "static"),)}, "armed"),
+        ({"weight": "mentions"}, "armed"),
         ({"held": True}, "held"),
         ({"held": True, "active": "active"}, "armed"),
         ({"held": True, "active": "active", "direct": True}, "held"),

@@ -143,6 +143,14 @@ def document(snapshot: Snapshot) -> None:
     snapshot["fabric"]["netplan"][netplan.PATH]["mode"] = 0o644
 
 
+def route(snapshot: Snapshot) -> None:
+    snapshot["fabric"]["default_interfaces"] = ["bond0"]
+
+
+def small(snapshot: Snapshot) -> None:
+    snapshot["memory"]["meminfo_kib"]["MemTotal"] = 100000
+
+
 def gid(snapshot: Snapshot) -> None:
     del snapshot["fabric"]["rdma"]["rocep1s0f0"]["gids"]["1"]
 
@@ -197,6 +205,8 @@ def at_job(snapshot: Snapshot) -> None:
         (member, {f"link {PORTS[1]}"}),
         (frames, {"fabric"}),
         (document, {"fabric"}),
+        (route, {"fabric"}),
+        (small, {"memory"}),
         (gid, {"RDMA"}),
         (device, {"RDMA"}),
         (segment, {"shared memory"}),
@@ -244,6 +254,16 @@ def test_a_part_that_was_not_read_is_unknown_and_never_ok(
     # A fabric that was not read has no line for its RDMA devices either.
     assert unknown == names
     assert all("permission denied" in found[n].found for n in names - {"governor at boot"})
+
+
+def test_a_member_that_is_down_with_its_cable_in_is_told_apart(
+    look: Look, lab: Stack, dsf: Stack
+) -> None:
+    snapshot = bare(cluster(), 0, lab, dsf)
+    member(snapshot)
+    found = look(snapshot)
+    assert found[f"link {PORTS[0]}"].found == "up, active in bond0"
+    assert found[f"link {PORTS[1]}"].found == "up, down in bond0"
 
 
 def test_absent_services_are_fine(look: Look, lab: Stack, dsf: Stack) -> None:
