@@ -12,6 +12,7 @@ from facts.unknown import Unknown
 from operations.job import Commands, Job, fail, refuse
 from operations.pair import engines, faults, foreign
 from operations.remote import RemoteError, call
+from operations.resurrection import likely_origin
 
 GRACE_S = 30  # the longest stop_grace of a known stack, but for what a stack says itself
 
@@ -101,10 +102,14 @@ def _quiet(state: State, host: Host, job: Job, seconds: int) -> bool:
     except RemoteError as error:
         return fail(state, host, job, str(error))
     if answer["back"]:
+        job.changed(host)
+        rank = job.hosts.index(host)
+        tag = job.cluster.tags.hold
+        origin = likely_origin(rank, job.read(host), tag, job.stack, job.known)
         return fail(
             state, host, job,
             f"{host.name}: {', '.join(answer['back'])} came back within {seconds} s of the "
-            "teardown: find what starts it (crontab -l, systemctl list-timers, restart policies)",
+            f"teardown; likely origin: {origin}",
         )  # fmt: skip
     return True
 

@@ -101,24 +101,41 @@ def starters_sources(found: Starters) -> Iterator[Source]:
     yield from (unit_source(unit) for unit in found.units)
 
 
-def policies(rank: int, state: HostState, stack: Stack, known: Sequence[Stack]) -> Iterator[Source]:
+def policies(
+    rank: int, state: HostState, stack: Stack | None, known: Sequence[Stack]
+) -> Iterator[Source]:
     """Containers that docker starts by itself; the wanted stack's own compose file may say so."""
     for found in engines(rank, state, known):
         one = found.container
-        if one.policy != "no" and not (stack.compose and found.stack == stack.name):
+        if one.policy != "no" and not (stack and stack.compose and found.stack == stack.name):
             yield Source("restart policies", one.name, "armed", one.policy)
 
 
 def sources(
-    rank: int, state: HostState, word: str, stack: Stack, known: Sequence[Stack]
+    rank: int, state: HostState, word: str, stack: Stack | None, known: Sequence[Stack]
 ) -> list[Source]:
-    """The inventory of one host, as far as it could be read; word: the tag of held cron lines."""
+    """The inventory of one host, as far as it could be read.
+
+    word: the tag of held cron lines; stack: what shall serve, if anything.
+    """
     found: list[Source] = []
     if isinstance(state.crontab, Crontabs):
         found += cron_lines(state.crontab, word)
     if isinstance(state.starters, Starters):
         found += starters_sources(state.starters)
     return [*found, *policies(rank, state, stack, known)]
+
+
+def likely_origin(
+    rank: int, state: HostState, word: str, stack: Stack | None, known: Sequence[Stack]
+) -> str:
+    """What may have started a container that nobody asked for."""
+    armed = [
+        s for s in sources(rank, state, word, stack, known) if s.status in ("armed", "refused")
+    ]
+    if not armed:
+        return "nothing on this host that would start it was found; a person, or another machine"
+    return ", ".join(f"{s.name} ({s.why})" if s.why else s.name for s in armed)
 
 
 def unread(kind: str, state: HostState) -> Unknown | None:

@@ -17,6 +17,7 @@ from operations.resurrection import (
     KINDS,
     at_source,
     cron_lines,
+    likely_origin,
     plan,
     refusals,
     sources,
@@ -25,7 +26,7 @@ from operations.resurrection import (
     unit_source,
     unread,
 )
-from tests.plan.made_pair import cluster, dirty, locked
+from tests.plan.made_pair import bare, cluster, dirty, locked
 
 READY = "/usr/local/bin/spark1-inference-ready.sh"
 WORD = "SPARK-HELD"
@@ -180,3 +181,13 @@ def test_an_unread_part_is_unknown_for_its_kinds_only(tmp_path: Path) -> None:
         "user units",
     ]
     assert resurrection.sources(0, state, WORD, lab, (lab, dsf)) != []
+
+
+def test_what_came_back_is_named_with_its_likely_origin(tmp_path: Path) -> None:
+    lab, dsf = locked("lab", tmp_path), locked("dsf-lab", tmp_path)
+    state = state_of(dirty(cluster(), 0, lab, dsf))
+    told = likely_origin(0, state, WORD, lab, (lab, dsf))
+    assert "the crontab of root line 5 (/usr/local/bin/spark1-inference-ready.sh)" in told
+    assert "dsf-lab-engine-1 (unless-stopped)" in told
+    clean = state_of(bare(cluster(), 0, lab, dsf))
+    assert "a person, or another machine" in likely_origin(0, clean, WORD, None, (lab, dsf))
