@@ -25,6 +25,7 @@ def host_settings() -> dict[str, Any]:
     return cast(dict[str, Any], yaml.safe_load(path.read_text()))
 
 
+@cache
 def known_stacks(lock_dir: str | None) -> tuple[Stack, ...]:
     """All shipped stacks with their locks; a mistake in one of them ends the run in its words."""
     folder = Path(lock_dir) if lock_dir else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,49 @@ class Run:
 _runs: dict[tuple[object, ...], Run] = {}
 
 
+class Warm:
+    """tests/plan/warm.py, started with the first run."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, line: str) -> int:
+        """Exit status of one run; ends it and fails after two minutes."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, str(ROOT / "tests" / "plan" / "warm.py")],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        asked, told = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert told is not None
+        asked.write(line + "\n")
+        asked.flush()
+        ready, _, _ = select.select([told], [], [], 120)
+        if not ready:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process = None
+            raise AssertionError(f"no end within two minutes: {line}")
+        return int(told.readline())
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.communicate()
+
+
+_warm = Warm()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ended() -> Iterator[None]:
+    yield
+    _warm.stop()
+
+
 @dataclass(frozen=True)
 class Pair:
     """An owner's file, its stacks, and what every host would answer; tests change it and run.
@@ -95,25 +140,20 @@ class Pair:
     def _run(
         self, owner: Path, answers: Path, deploy: str, arguments: tuple[str, ...], gone: str
     ) -> Run:
-        command = [sys.executable, "-m", "pyinfra", "tests/plan/fake_pair.py"]
-        done = subprocess.run(
-            [*command, deploy, *arguments],
-            cwd=ROOT,
-            env=os.environ
-            | {
-                "FAKE_CLUSTER": str(owner),
-                "FAKE_STATES": str(answers),
-                "FAKE_GONE": gone,
-                "XDG_STATE_HOME": str(self.folder / "state"),
-                "PYINFRA_PROGRESS": "off",
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        return Run(done.returncode, done.stdout, done.stderr, self.folder / "state")
+        environment = {
+            "FAKE_CLUSTER": str(owner),
+            "FAKE_STATES": str(answers),
+            "FAKE_GONE": gone,
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "PYINFRA_PROGRESS": "off",
+        }
+        out, err = self.folder / "out", self.folder / "err"
+        for path in (out, err):
+            path.write_text("")
+        words = ["tests/plan/fake_pair.py", deploy, *arguments]
+        request = {"arguments": words, "env": environment, "out": str(out), "err": str(err)}
+        status = _warm.ask(json.dumps(request))
+        return Run(status, out.read_text(), err.read_text(), self.folder / "state")
 
     def plan(self, deploy: str, *arguments: str, gone: str = "") -> Run:
         return self.run(deploy, "--dry", "--json", *arguments, gone=gone)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def write_locks(folder: Path) -> None:
         (folder / f"{name}.lock.yaml").write_text(yaml.safe_dump(lock))
 
 
+@cache
 def locked(name: str, folder: Path) -> Stack:
     write_locks(folder)
     return load(name, folder)

@@ -89,11 +89,11 @@ class Launch:
         return job
 
     def steps(self) -> list[tuple[str, str]]:
-        """(host, create | end) in the order in which they were told."""
+        """(host, run | end) in the order in which they were told."""
         found = []
         for record in self.log.records:
             told = COMMAND.match(record.getMessage())
-            if told and (what := re.search(r"docker create|ranks end", told[2])):
+            if told and (what := re.search(r"docker run|ranks end", told[2])):
                 found.append((told[1], what[0].split()[1]))
         return found
 
@@ -122,7 +122,7 @@ def test_all_workers_start_before_the_head_and_the_head_goes_down_first(
     made = launch(hosts)
     job = made.run(dies(0))
     workers = [f"spark{n}" for n in range(2, hosts + 1)]
-    started = [(host, "create") for host in [*workers, "spark1"]]
+    started = [(host, "run") for host in [*workers, "spark1"]]
     ended = [(host, "end") for host in ["spark1", *workers]]
     assert made.steps() == started + ended
     assert job.problem is not None
@@ -157,10 +157,10 @@ def test_a_rank_that_restarted_is_dead(launch: Made) -> None:
 def test_a_start_that_fails_cleans_up_what_it_may_have_left(launch: Made) -> None:
     made = launch(3)
     refused = {"success": False, "stderr": "docker: no such device"}
-    job = made.run({2: {"docker create": refused}})
+    job = made.run({2: {"docker run": refused}})
     assert made.steps() == [
-        ("spark2", "create"),
-        ("spark3", "create"),
+        ("spark2", "run"),
+        ("spark3", "run"),
         ("spark2", "end"),
         ("spark3", "end"),
     ]
@@ -194,9 +194,9 @@ def test_logs_that_cannot_be_kept_do_not_leave_the_ranks_up(launch: Made) -> Non
 def test_the_container_carries_the_generation_of_this_run(launch: Made) -> None:
     made = launch()
     job = made.run(dies(0))
-    created = [r.getMessage() for r in made.log.records if "docker create" in r.getMessage()]
-    assert len(created) == 2
-    assert all(f"io.spark-converge.generation={job.generation}" in text for text in created)
+    started_by = [r.getMessage() for r in made.log.records if "docker run" in r.getMessage()]
+    assert len(started_by) == 2
+    assert all(f"io.spark-converge.generation={job.generation}" in text for text in started_by)
 
 
 def test_no_failure_shows_a_traceback(launch: Made) -> None:
