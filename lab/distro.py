@@ -12,45 +12,30 @@ from lab.errors import LabError
 
 _APT = Path("/etc/apt")
 
-_COMMON = [
-    "systemd",
-    "systemd-sysv",
-    "dbus",
-    "udev",
-    "kmod",
-    "procps",
-    "util-linux",
-    "e2fsprogs",
-    "initramfs-tools",
-    "lz4",
-    "openssh-server",
-    "sudo",
-    "cron",
-    "at",
-    "openssl",
-    "ca-certificates",
-    "curl",
-    "jq",
-    "python3",
-    "polkitd",
-    "netplan.io",
-    "iproute2",
-    "iptables",
-    "iputils-ping",
-    "ethtool",
-    "rdma-core",
-    "ibverbs-utils",
-    "perftest",
-    "docker.io",
-    "cups",
-    "cups-browsed",
-    "avahi-daemon",
-    "bluez",
-    "modemmanager",
-    "colord",
-    "network-manager",
-    "power-profiles-daemon",
-]
+_COMMON = (
+    # apt: the smallest variant of noble comes without it.
+    *(
+        "apt",
+        "systemd",
+        "systemd-sysv",
+        "dbus",
+        "udev",
+        "kmod",
+        "procps",
+        "util-linux",
+        "e2fsprogs",
+    ),
+    *("initramfs-tools", "lz4", "openssh-server", "sudo", "cron", "at", "openssl"),
+    *("ca-certificates", "curl", "jq", "python3", "polkitd", "docker.io"),
+    *("netplan.io", "iproute2", "iptables", "iputils-ping", "ethtool"),
+    *("rdma-core", "ibverbs-utils", "perftest"),
+    # What a Spark's desktop brings along; the rest of it is only unit files (basetree.py).
+    *("cups", "cups-browsed", "avahi-daemon", "bluez", "modemmanager", "colord"),
+    *("network-manager", "power-profiles-daemon"),
+)
+# linux-sysctl-defaults: without it ping is root's only.
+_DEBIAN = ("docker-cli", "docker-compose", "linux-sysctl-defaults")
+_UBUNTU = ("docker-compose-v2",)
 
 
 @dataclass(frozen=True)
@@ -77,22 +62,23 @@ def guest_distro(deb_arch: str) -> Distro:
     Raises LabError when no usable archive is found in the apt sources.
     """
     release = platform.freedesktop_os_release()
-    family = (
-        "ubuntu" if "ubuntu" in (release.get("ID"), *release.get("ID_LIKE", "").split()) else ""
-    )
     codename = release.get("UBUNTU_CODENAME") or release.get("VERSION_CODENAME", "")
     uri = archive_uri(_sources_texts(), codename)
-    if family == "ubuntu":
-        suites = ("noble", "noble-updates")
-        kernel = "linux-generic"
-        packages = (*_COMMON, "docker-compose-v2", kernel)
-        components, headers = "main universe", "linux-headers-generic"
-    else:
-        suites = ("trixie",)
-        packages = (*_COMMON, "docker-cli", "docker-compose", f"linux-image-{deb_arch}")
-        components, headers = "main", f"linux-headers-{deb_arch}"
-    lines = tuple(f"deb {uri} {suite} {components}" for suite in suites)
-    return Distro(suites[0], lines, packages, headers, _proxy_options())
+    if "ubuntu" in (release["ID"], *release.get("ID_LIKE", "").split()):
+        return Distro(
+            "noble",
+            tuple(f"deb {uri} {suite} main universe" for suite in ("noble", "noble-updates")),
+            (*_COMMON, *_UBUNTU, "linux-generic"),
+            "linux-headers-generic",
+            _proxy_options(),
+        )
+    return Distro(
+        "trixie",
+        (f"deb {uri} trixie main",),
+        (*_COMMON, *_DEBIAN, f"linux-image-{deb_arch}"),
+        f"linux-headers-{deb_arch}",
+        _proxy_options(),
+    )
 
 
 def archive_uri(texts: list[str], codename: str) -> str:
@@ -114,16 +100,15 @@ def _entries(text: str) -> list[tuple[str, list[str], list[str]]]:
     found = []
     for stanza in re.split(r"\n\s*\n", text):
         lines = [line for line in stanza.splitlines() if not line.lstrip().startswith("#")]
-        fields = dict(
-            (key.strip().lower(), value.split())
+        fields = {
+            key.strip().lower(): value.split()
             for key, colon, value in (line.partition(":") for line in lines)
             if colon and " " not in key.strip()
-        )
-        if "deb" in fields.get("types", []) and "no" not in fields.get("enabled", []):
-            found += [
-                (uri, fields.get("suites", []), fields.get("components", []))
-                for uri in fields.get("uris", [])
-            ]
+        }
+        enabled = fields.get("enabled", ["yes"]) != ["no"]
+        if enabled and "deb" in fields.get("types", []):
+            suites, components = fields.get("suites", []), fields.get("components", [])
+            found += [(uri, suites, components) for uri in fields.get("uris", [])]
         for line in lines:
             one_line = re.match(r"deb\s+(?:\[[^]]*\]\s+)?(\S+)\s+(\S+)\s+(.+)", line.strip())
             if one_line:

@@ -33,8 +33,8 @@ done
 """
 
 _WARM = (
-    "find /usr -xdev -type f -size -60M -print0 | xargs -0 cat 2>/dev/null "
-    "| head -c 400M > /dev/null"
+    "find /usr -xdev -type f -size +1M -size -60M -print0 | xargs -0 cat 2>/dev/null "
+    "| head -c 300M > /dev/null"
 )
 
 
