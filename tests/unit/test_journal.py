@@ -145,6 +145,14 @@ def test_any_file_comes_back_whatever_was_written(disk: Path, before: Any, write
     assert restore.everything() == []
 
 
+def test_a_write_is_on_the_disk_before_it_counts_and_its_name_after(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cut_at(monkeypatch, 10**6)
+    journal.write(str(disk / "a"), b"x", 0o600)
+    assert made == ["fsync", "replace", "fsync"]
+
+
 # Interruptions
 
 

@@ -182,6 +182,8 @@ def test_a_unit_without_an_answer_is_a_sentence(
         tmp_path, "#!/bin/sh\necho no bus >&2; exit 1\n", "#!/bin/sh\necho inactive; exit 3\n"
     )
     monkeypatch.setenv("PATH", path["PATH"])
+    Path(undo.STATE).mkdir()
+    Path(undo.ANSWER).write_text('{"ok": true}')  # of the time before
     answer = undo.detached([])
     assert answer["ok"] is False
     assert answer["message"].startswith("no answer (no bus): see `journalctl -u")

@@ -182,6 +182,26 @@ def test_an_address_that_networkd_sets_is_awaited_before_it_is_set_by_hand(
     assert kernel.said[-2].startswith("ip address add 192.168.100.1/24")
 
 
+restore = module("restore")
+
+
+def fabric(monkeypatch: pytest.MonkeyPatch, now: Links, *verdicts: tuple[str, str]) -> str:
+    monkeypatch.setattr(network, "run", Kernel(now).run)
+    found = restore.look_fabric(
+        FRESH, [{"name": f"/etc/netplan/{name}", "verdict": word} for name, word in verdicts]
+    )
+    return str(found["verdict"])
+
+
+def test_links_stay_as_they_are_while_an_edited_netplan_file_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, old = ("60-spark-converge.yaml", "edited"), ("40-cx7.yaml", "restore")
+    assert fabric(monkeypatch, BONDED, ours, old) == "edited"
+    assert fabric(monkeypatch, BONDED, old) == "restore"
+    assert fabric(monkeypatch, FRESH, ours) == "same"
+
+
 REAL = """
 import sys
 sys.path.insert(0, {program!r})

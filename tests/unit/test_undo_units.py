@@ -165,6 +165,14 @@ def test_a_unit_that_the_owner_masked_since_is_left_and_named(root: Path) -> Non
     assert (root / "active" / "cups.socket").exists(), "the others are given back"
 
 
+def test_a_unit_that_the_owner_started_since_runs_on(root: Path) -> None:
+    units.down(TODO)
+    units.systemctl("start", "--", "bluetooth.service")
+    answer = undo()
+    assert answer["ok"], answer
+    assert (root / "active" / "bluetooth.service").exists()
+
+
 def test_a_unit_whose_package_went_is_a_note(root: Path) -> None:
     units.down({"stop": [], "disable": ["bluetooth.service"], "mask": []})
     (root / "usr" / "lib" / "systemd" / "system" / "bluetooth.service").unlink()
@@ -224,7 +232,10 @@ def test_a_change_cut_off_within_systemctl_is_undone(
     # Something of the owner's happens before anybody looks again.
     (system(root) / "later.target.wants").mkdir()
     (system(root) / "later.target.wants" / "later.service").symlink_to("/lib/later.service")
-    names = {v["name"] for _, v in restore.look(restore.everything(), ())}
+    looked = [v for _, v in restore.look(restore.everything(), ())]
+    names = [v["name"] for v in looked]
+    assert len({*names}) == len(names)
+    assert {v["verdict"] for v in looked} <= {"restore", "same"}
     assert not any("later" in name for name in names)
     assert undo()["ok"]
     after = tree(root)
@@ -241,6 +252,8 @@ def test_a_change_cut_off_is_completed_by_the_next_and_then_undone(
         with pytest.raises(Cut):
             units.down(TODO | {"mask": []})
     assert links.pending() is not None
+    looked = [v for _, v in restore.look(restore.everything(), ())]
+    assert {v["verdict"] for v in looked} <= {"restore", "same"}
     units.down(TODO)
     assert links.pending() is None
     assert undo()["ok"]
@@ -253,3 +266,19 @@ def test_a_failing_systemctl_says_why(root: Path) -> None:
         units.down({"stop": [], "disable": ["bluetooth.service"], "mask": ["own.service"]})
     assert links.pending() is None
     assert undo()["ok"], "what was done before it failed is undone"
+
+
+def test_a_second_change_cut_off_names_nothing_twice(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(root)
+    units.down(TODO)
+    units.systemctl("enable", "--quiet", "cups.service")
+    with monkeypatch.context() as patch:
+        patch.setattr(links, "settle", lambda *_: (_ for _ in ()).throw(Cut()))
+        with pytest.raises(Cut):
+            units.down(TODO)
+    names = [v["name"] for _, v in restore.look(restore.everything(), ())]
+    assert len({*names}) == len(names)
+    assert undo()["ok"]
+    assert tree(root) == before
