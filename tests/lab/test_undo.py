@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ find /etc /var/spool/cron -xdev -type l -printf 'link %U:%G %p -> %l\n'
 find /etc /var/spool/cron -xdev -type d -printf 'folder %m %U:%G %p\n'
 """
 UNITS = r"""
-systemctl list-unit-files --no-legend --no-pager | awk '{print "unit file", $1, $2}'
+systemctl list-unit-files --no-legend --no-pager | awk '$2 != "transient" {print "unit file", $1, $2}'
 systemctl get-default | sed 's/^/default /'
 for unit in gdm cups cups-browsed bluetooth avahi-daemon ModemManager gnome-remote-desktop; do
     echo "active $unit $(systemctl is-active $unit.service)"
@@ -71,35 +72,45 @@ def ran(name: str, state_home: Path) -> Run:
     return run
 
 
-@pytest.fixture
-def fresh() -> dict[str, set[str]]:
+@dataclass(frozen=True)
+class Prepared:
+    """before: of each host, on `fresh`; refused: the undo that was tried while an engine ran."""
+
+    before: dict[str, set[str]]
+    refused: Run
+
+
+@pytest.fixture(scope="module")
+def once(state_home: Path) -> Prepared:
+    """From `fresh` to engines down and everything converged; kept as the snapshot `prepared`."""
     lab("restore", "fresh")
-    return {host: look(host) for host in HOSTS}
-
-
-@pytest.fixture
-def prepared(fresh: dict[str, set[str]], state_home: Path) -> dict[str, set[str]]:
-    """Engines down, everything converged; what was there before."""
-    ran("stop", state_home)
-    ran("prepare", state_home)
-    assert all(look(host) != fresh[host] for host in HOSTS)
-    return fresh
-
-
-def test_hosts_are_given_back_as_they_were(fresh: dict[str, set[str]], state_home: Path) -> None:
+    before = {host: look(host) for host in HOSTS}
     ran("prepare", state_home)  # the old engine serves: the fabric waits
     refused = job("undo", state_home)
-    assert refused.status == 1
-    assert "runs; take it down first" in refused.text
     ran("stop", state_home)
     ran("prepare", state_home)
-    assert all("bond0" in " ".join(links(host)) for host in HOSTS)
-    plan = planned("undo", state_home)
-    assert {f"Undo | Host given back as it was on {host}" for host in HOSTS} | {
-        f"Host given back as it was on {host}" for host in HOSTS
-    } >= {*plan}
+    lab("snapshot", "prepared")
+    return Prepared(before, refused)
+
+
+@pytest.fixture
+def prepared(once: Prepared) -> dict[str, set[str]]:
+    """A prepared pair; what was there before."""
+    lab("restore", "prepared")
+    assert all(any(line.startswith("ip bond0 ") for line in links(host)) for host in HOSTS)
+    return once.before
+
+
+def test_an_undo_is_refused_while_an_engine_runs(once: Prepared) -> None:
+    assert once.refused.status == 1
+    assert "runs; take it down first" in once.refused.text
+    assert once.refused.changed == []
+
+
+def test_hosts_are_given_back_as_they_were(prepared: dict[str, set[str]], state_home: Path) -> None:
+    assert planned("undo", state_home) == [f"Host given back as it was on {h}" for h in HOSTS]
     ran("undo", state_home)
-    assert_as_before(fresh)
+    assert_as_before(prepared)
     assert planned("undo", state_home) == []
     again = ran("undo", state_home)
     assert again.changed == []
