@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
@@ -59,6 +60,8 @@ def refuse_unordered() -> None:
 def load_or_exit(path: Path, overrides: Mapping[str, str] | None = None) -> Cluster:
     """The cluster of `path`; on mistakes their lines on standard error and exit status 1."""
     refuse_unordered()
+    # Its tracebacks for a dropped greeting or a closed port; pyinfra and the jobs say it in a line.
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
     try:
         return load(path, overrides)
     except InventoryError as error:
