@@ -105,13 +105,13 @@ def job(name: str, state_home: Path) -> Run:
     done = _pyinfra(name, "-y", state_home=state_home)
     seconds = time.monotonic() - began
     new = sorted(set(state_home.glob("spark-converge/*")) - before)
-    return Run(done.returncode, done.stdout + done.stderr, seconds, new[-1] if new else None)
+    return Run(done.returncode, done.stdout, seconds, new[-1] if new else None)
 
 
 def planned(name: str, state_home: Path) -> list[str]:
     """`operation on host` for everything that a dry run of deploys/`name`.py would change."""
     done = _pyinfra(name, "--dry", "--json", state_home=state_home)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     plan = json.loads(done.stdout)["plan"]
     return [f"{step['name']} on {host}" for step in plan for host in step["hosts_with_change"]]
 
