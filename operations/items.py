@@ -28,6 +28,7 @@ Verdict = Literal["ok", "drift", "unsupported", "unknown"]
 # Bits of clocks_event_reasons that mean a limit was hit (nvml.h nvmlClocksEventReason*): software
 # power cap 0x4, hardware slowdown 0x8, software thermal 0x20, hardware thermal 0x40, brake 0x80.
 THROTTLED = 0xEC
+ARMED = {"armed", "refused"}
 
 
 @dataclass(frozen=True)
@@ -219,17 +220,22 @@ def model(cluster: Cluster, state: HostState, stack: Stack) -> Item:
 def resurrections(
     cluster: Cluster, node: Node, state: HostState, stack: Stack, known: tuple[Stack, ...]
 ) -> Iterator[Item]:
-    """One line for each kind of thing that could start an engine unasked."""
+    """One line for each kind of thing that could start an engine unasked.
+
+    Beside a stack that this tool launches none may be armed; the owner's own compose stack has its
+    watchdogs to itself, and none may still be held.
+    """
+    wanted, wrong = ("none held", {"held"}) if stack.compose else ("none armed", ARMED)
     found = resurrection.sources(node.rank, state, cluster.tags.hold, stack, known)
     for kind in resurrection.KINDS:
         why = resurrection.unread(kind, state)
         if why:
-            yield unread("resurrection", kind, "none armed", why)
+            yield unread("resurrection", kind, wanted, why)
             continue
         mine = [one for one in found if one.kind == kind]
         told = [f"{one.status}: {one.name}" + (f" ({one.why})" if one.why else "") for one in mine]
-        bad = any(one.status in ("armed", "refused") for one in mine)
-        yield judged("resurrection", kind, "none armed", "; ".join(told) or "none", not bad)
+        bad = any(one.status in wrong for one in mine)
+        yield judged("resurrection", kind, wanted, "; ".join(told) or "none", not bad)
 
 
 def heat(sensor: Sensor) -> Item | None:

@@ -299,6 +299,21 @@ def test_an_offline_policy_is_said(look: Look, lab: Stack, dsf: Stack) -> None:
     assert (found.verdict, found.found) == ("ok", "schedutil on 1 policies, policy1 offline")
 
 
+def test_the_owners_own_stack_has_its_watchdogs_back(lab: Stack, dsf: Stack) -> None:
+    """After rollback_dsf, looked at with --data stack=dsf-lab."""
+    wanted = cluster()
+    snapshot = bare(wanted, 0, lab, dsf) | {"machine": MACHINE}
+
+    def lines() -> Item:
+        state = state_of(snapshot)
+        found = items(wanted, wanted.head, state, dsf, (lab, dsf), host_settings())
+        return next(item for item in found if item.name == "cron lines")
+
+    assert (lines().verdict, lines().wanted) == ("drift", "none held")
+    watchdog(snapshot)
+    assert lines().verdict == "ok"
+
+
 def test_an_unlocked_stack_cannot_be_told(tmp_path: Path, lab: Stack, dsf: Stack) -> None:
     unlocked = lab.model_copy(update={"lock": None})
     wanted = cluster()
