@@ -35,9 +35,6 @@ class Fault:
 
 
 FAULTS = {
-    "worker killed in the load": Fault(
-        "spark2", "die-at-shard=60", r"rank 1 on spark2 ended with exit status 137", LOAD_S
-    ),
     "head ends in the load": Fault(
         "spark1", "exit-at-shard=10", r"rank 0 on spark1 ended with exit status 1\b", LOAD_S
     ),
@@ -69,6 +66,19 @@ def assert_clean_failure(run: Run, reason: str) -> None:
         assert "loading shard" in log, log
 
 
+def test_worker_killed_in_the_load_and_a_plain_rerun(served: None, state_home: Path) -> None:
+    """The failure leaves nothing that stands in the way of the next run."""
+    remove_ranks()
+    set_fault("spark2", "die-at-shard=60")
+    killed = job("serve", state_home)
+    assert_clean_failure(killed, r"rank 1 on spark2 ended with exit status 137")
+    assert killed.stage_s("Bind") < LOAD_S
+    set_fault("spark2", "")
+    again = job("serve", state_home)
+    assert again.status == 0, again.text
+    assert "391" in completion("lab-model")
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_failed_bind_ends_clean_and_in_time(served: None, state_home: Path, name: str) -> None:
     fault = FAULTS[name]
@@ -77,16 +87,6 @@ def test_failed_bind_ends_clean_and_in_time(served: None, state_home: Path, name
     run = job("serve", state_home)
     assert_clean_failure(run, fault.reason)
     assert run.stage_s("Bind") < fault.limit_s
-
-
-def test_rerun_after_a_failed_bind_succeeds(fresh: None, state_home: Path) -> None:
-    """From the dirty pair: the failure leaves nothing that stands in the way of the next run."""
-    set_fault("spark2", "die-at-shard=60")
-    assert_clean_failure(job("serve", state_home), r"rank 1 on spark2")
-    set_fault("spark2", "")
-    again = job("serve", state_home)
-    assert again.status == 0, again.text
-    assert "391" in completion("lab-model")
 
 
 def test_serve_changes_nothing_when_a_host_is_off(fresh: None, state_home: Path) -> None:
