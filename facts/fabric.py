@@ -26,6 +26,7 @@ class Bond:
 
     name: str
     mode: str
+    primary: str | None
     active: str | None
     members: tuple[str, ...]
     members_up: tuple[str, ...]
@@ -77,11 +78,13 @@ def bond(name: str, text: str) -> Bond:
     """Parse /proc/net/bonding/<name> (kernel: Documentation/networking/bonding.rst)."""
     mode = re.search(r"^Bonding Mode: (.*)$", text, re.MULTILINE)
     active = re.search(r"^Currently Active Slave: (\S+)$", text, re.MULTILINE)
+    primary = re.search(r"^Primary Slave: (\S+)", text, re.MULTILINE)
     members = re.findall(r"^Slave Interface: (\S+)\nMII Status: (.+)$", text, re.MULTILINE)
     raw = mode.group(1).split(" (fail_over_mac")[0].strip() if mode else "unknown"
     return Bond(
         name=name,
         mode=MODES.get(raw, raw),
+        primary=primary.group(1) if primary and primary.group(1) != "None" else None,
         active=active.group(1) if active and active.group(1) != "None" else None,
         members=tuple(m for m, _ in members),
         members_up=tuple(m for m, status in members if status == "up"),

@@ -32,6 +32,24 @@ def _device(mtu: int) -> dict[str, Any]:
     }
 
 
+def primary(cluster: Cluster) -> str | None:
+    """The member that carries the traffic while it is up, None where the mode has no such thing.
+
+    Hosts that are cabled to each other without a switch must send on the same cable: a frame that
+    arrives at a member which is not the active one is dropped. After a reset of one host the two
+    ends otherwise stay on different cables (seen in the lab).
+    """
+    fabric = cluster.fabric
+    has_primary = fabric.bond_mode in ("active-backup", "balance-tlb", "balance-alb")
+    return fabric.interfaces[0] if has_primary else None
+
+
+def _bond_parameters(cluster: Cluster) -> dict[str, Any]:
+    # 100 ms: the kernel's documented example (Documentation/networking/bonding.rst)
+    parameters = {"mode": cluster.fabric.bond_mode, "mii-monitor-interval": 100}
+    return parameters | ({"primary": primary(cluster)} if primary(cluster) else {})
+
+
 def document(cluster: Cluster, node: Node) -> str:
     """Our netplan file for one host: per-device renderer, everything optional, no global key.
 
@@ -48,8 +66,7 @@ def document(cluster: Cluster, node: Node) -> str:
                 **_device(fabric.mtu),
                 "interfaces": list(fabric.interfaces),
                 "addresses": [address],
-                # 100 ms: the kernel's documented example (Documentation/networking/bonding.rst)
-                "parameters": {"mode": fabric.bond_mode, "mii-monitor-interval": 100},
+                "parameters": _bond_parameters(cluster),
             }
         }
     else:
@@ -158,6 +175,11 @@ def live_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
             return [f"{BOND_DEVICE} does not exist"]
         if bond.mode != wanted.bond_mode:
             said.append(f"{BOND_DEVICE} is in mode {bond.mode}, {wanted.bond_mode} wanted")
+        first = primary(cluster)
+        if first and bond.primary != first:
+            said.append(f"{BOND_DEVICE} has primary {bond.primary or 'none'}, {first} wanted")
+        elif first and first in bond.members_up and bond.active != first:
+            said.append(f"{BOND_DEVICE} sends on {bond.active or 'no member'} though {first} is up")
         missing = sorted(set(wanted.interfaces) - set(bond.members))
         if missing:
             said.append(f"{BOND_DEVICE} lacks {', '.join(missing)}")

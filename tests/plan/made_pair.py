@@ -135,12 +135,17 @@ def link(mtu: int = 1500, *addresses: str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def bond_text(members: Mapping[str, str], mode: str = "fault-tolerance (active-backup)") -> str:
+def bond_text(
+    members: Mapping[str, str],
+    mode: str = "fault-tolerance (active-backup)",
+    primary: str = f"{PORTS[0]} (primary_reselect always)",
+    active: str | None = None,
+) -> str:
     """/proc/net/bonding/bond0 as Linux 6.12 writes it; members: name -> MII status."""
     head = (
         "Ethernet Channel Bonding Driver: v6.12.74+deb13-amd64\n\n"
-        f"Bonding Mode: {mode}\nPrimary Slave: None\n"
-        f"Currently Active Slave: {next(iter(members), 'None')}\n"
+        f"Bonding Mode: {mode}\nPrimary Slave: {primary}\n"
+        f"Currently Active Slave: {active or next(iter(members), 'None')}\n"
         "MII Status: up\nMII Polling Interval (ms): 100\nUp Delay (ms): 0\nDown Delay (ms): 0\n"
         "Peer Notification Delay (ms): 0\n"
     )

@@ -77,7 +77,11 @@ def test_the_bond_document_has_no_global_key_and_everything_optional() -> None:
         assert (device["dhcp4"], device["dhcp6"], device["link-local"]) == (False, False, [])
     assert bond["addresses"] == [ADDRESS]
     assert bond["interfaces"] == list(PORTS)
-    assert bond["parameters"] == {"mode": "active-backup", "mii-monitor-interval": 100}
+    assert bond["parameters"] == {
+        "mode": "active-backup",
+        "mii-monitor-interval": 100,
+        "primary": PORTS[0],
+    }
     assert "addresses" not in network["ethernets"][PORTS[0]]
 
 
@@ -303,3 +307,23 @@ def test_our_own_file_must_be_the_text_and_closed_to_others() -> None:
     assert why_not_converged(PAIR, HEAD, converged(netplan=open_file)) == [
         f"{PATH} has mode 644, 600 wanted"
     ]
+
+
+def bond(**told: Any) -> Fabric:
+    """The converged head with another /proc/net/bonding/bond0."""
+    return converged(bonds={"bond0": bond_text(dict.fromkeys(PORTS, "up"), **told)})
+
+
+def test_both_ends_of_the_cables_must_send_on_the_same_one() -> None:
+    assert live_faults(PAIR, HEAD, bond(primary="None")) == [
+        f"bond0 has primary none, {PORTS[0]} wanted"
+    ]
+    assert live_faults(PAIR, HEAD, bond(active=PORTS[1])) == [
+        f"bond0 sends on {PORTS[1]} though {PORTS[0]} is up"
+    ]
+
+
+def test_a_mode_that_sends_on_all_members_has_no_primary() -> None:
+    made = cluster(2, fabric={"interfaces": list(PORTS), "bond_mode": "balance-xor"})
+    network = yaml.safe_load(document(made, made.head))["network"]
+    assert "primary" not in network["bonds"]["bond0"]["parameters"]

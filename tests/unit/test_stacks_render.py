@@ -223,8 +223,7 @@ def test_text_without_placeholders_is_kept_as_it_is(text: str) -> None:
 
 def test_a_renumbered_gid_changes_the_environment_but_not_the_spec() -> None:
     before, after = (
-        lab(fabric=replace(FABRIC, gid_indexes={FABRIC.hcas[0]: index}))
-        for index in (1, 3)
+        lab(fabric=replace(FABRIC, gid_indexes={FABRIC.hcas[0]: index})) for index in (1, 3)
     )
     assert before.env != after.env
     assert before.spec == after.spec
