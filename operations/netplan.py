@@ -164,25 +164,33 @@ def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
     return said
 
 
+def bond_faults(cluster: Cluster, fabric: Fabric) -> list[str]:
+    """How /proc/net/bonding/bond0 differs from the bond that is wanted."""
+    wanted = cluster.fabric
+    bond = fabric.bonds.get(BOND_DEVICE)
+    if bond is None:
+        return [f"{BOND_DEVICE} does not exist"]
+    said = []
+    if bond.mode != wanted.bond_mode:
+        said.append(f"{BOND_DEVICE} is in mode {bond.mode}, {wanted.bond_mode} wanted")
+    first = primary(cluster)
+    if first and bond.primary != first:
+        said.append(f"{BOND_DEVICE} has primary {bond.primary or 'none'}, {first} wanted")
+    elif first and first in bond.members_up and bond.active != first:
+        said.append(f"{BOND_DEVICE} sends on {bond.active or 'no member'} though {first} is up")
+    missing = sorted(set(wanted.interfaces) - set(bond.members))
+    if missing:
+        said.append(f"{BOND_DEVICE} lacks {', '.join(missing)}")
+    return said
+
+
 def live_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
     """What the kernel's state lacks; file contents do not count here."""
     wanted = cluster.fabric
     address = f"{node.fabric_address}/{wanted.prefix}"
-    said = []
-    if wanted.mode == "bond":
-        bond = fabric.bonds.get(BOND_DEVICE)
-        if bond is None:
-            return [f"{BOND_DEVICE} does not exist"]
-        if bond.mode != wanted.bond_mode:
-            said.append(f"{BOND_DEVICE} is in mode {bond.mode}, {wanted.bond_mode} wanted")
-        first = primary(cluster)
-        if first and bond.primary != first:
-            said.append(f"{BOND_DEVICE} has primary {bond.primary or 'none'}, {first} wanted")
-        elif first and first in bond.members_up and bond.active != first:
-            said.append(f"{BOND_DEVICE} sends on {bond.active or 'no member'} though {first} is up")
-        missing = sorted(set(wanted.interfaces) - set(bond.members))
-        if missing:
-            said.append(f"{BOND_DEVICE} lacks {', '.join(missing)}")
+    said = bond_faults(cluster, fabric) if wanted.mode == "bond" else []
+    if wanted.mode == "bond" and BOND_DEVICE not in fabric.bonds:
+        return said
     for name in dict.fromkeys((wanted.device, *wanted.interfaces)):
         link = fabric.links.get(name)
         if link is None:
