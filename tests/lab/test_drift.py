@@ -15,6 +15,8 @@ import yaml
 from tests.lab.acceptance_run import failing
 from tests.running_lab import HOSTS, lab, on, snapshots, ssh_config
 
+pytestmark = pytest.mark.long
+
 HOST = "spark2"
 CRONTAB = "/var/spool/cron/crontabs/root"
 POLICY = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"

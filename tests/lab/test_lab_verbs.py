@@ -21,6 +21,8 @@ from tests.running_lab import (
     ssh_config,
 )
 
+pytestmark = pytest.mark.long
+
 LINK_S = 5  # a changed carrier shows in the guest within a second, unless the machine is busy
 
 # As the packages of trixie install them; gdm has no [Install] section, only an alias link.

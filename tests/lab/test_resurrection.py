@@ -11,6 +11,8 @@ import pytest
 
 from tests.running_lab import Run, job, on
 
+pytestmark = pytest.mark.long
+
 HOST = "spark1"
 MARK = "/run/watchdog-ran"
 # Harmless in its deed, a starter by its words.

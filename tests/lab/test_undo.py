@@ -12,6 +12,8 @@ import pytest
 
 from tests.running_lab import HOSTS, Run, job, lab, on, planned
 
+pytestmark = pytest.mark.long
+
 JOURNAL = "/var/lib/spark-converge/journal"
 OURS = "/etc/netplan/60-spark-converge.yaml"
 # Written by the services themselves when they start or stop.

@@ -11,6 +11,8 @@ import pytest
 
 from tests.running_lab import HOSTS, Run, job, lab, on, reading
 
+pytestmark = pytest.mark.long
+
 # Issue: both cables pulled, verify says which host and link within 30 s.
 ANSWER_S = 30
 
