@@ -12,6 +12,8 @@
 Each command prints one JSON document and the line in END, so that a cut-off answer is seen.
 """
 
+from __future__ import annotations
+
 import importlib
 import json
 import sys
@@ -25,7 +27,7 @@ COMMANDS = (
 END = "--end of spark-host--"
 
 
-def main(argv):
+def main(argv: list[str]) -> int:
     if len(argv) < 2 or argv[1] not in COMMANDS:
         sys.stderr.write(f"spark-host: want one of: {' '.join(COMMANDS)}\n")
         return 2

@@ -1,10 +1,13 @@
 """Containers and images of the docker daemon. A daemon that does not answer is an error."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import socket
 import urllib.parse
+from typing import Any
 
 from run import Failed
 
@@ -12,7 +15,7 @@ SOCKET = "/var/run/docker.sock"
 KEPT = ("Id", "Name", "RestartCount", "Image", "Created")
 
 
-def ask(path):
+def ask(path: str) -> tuple[int, Any]:
     """(HTTP status, JSON) from the daemon's own API: a docker command costs ten times as long.
 
     HTTP/1.0, so that the daemon neither chunks its answer nor keeps the connection.
@@ -34,11 +37,11 @@ def ask(path):
         raise Failed(f"odd answer of the docker daemon: {data[:120]!r}") from None
 
 
-def installed():
+def installed() -> bool:
     return os.path.exists(SOCKET) or shutil.which("docker") is not None
 
 
-def inspect_all():
+def inspect_all() -> list[dict[str, Any]]:
     """Inspect documents of all containers; raises Failed when the daemon does not answer."""
     status, listed = ask("/containers/json?all=1")
     if status != 200:
@@ -51,7 +54,7 @@ def inspect_all():
     return found
 
 
-def section(_):
+def section(_: dict[str, Any]) -> dict[str, Any]:
     """{"installed": bool, "containers": [...]}: environments and arguments stay on the host."""
     if not installed():
         return {"installed": False, "containers": []}
@@ -73,7 +76,7 @@ def section(_):
     }
 
 
-def images(wanted):
+def images(wanted: dict[str, Any]) -> dict[str, Any]:
     """{reference: {id, digests, platform} or null when the image is not on this host}."""
     answer = {}
     for reference in wanted["images"]:

@@ -1,5 +1,7 @@
 """Crontabs of users and of the system, as bytes, and which of their commands start containers."""
 
+from __future__ import annotations
+
 import base64
 import json
 import os
@@ -9,6 +11,7 @@ import signal
 import stat
 import sys
 import time
+from typing import Any
 
 import mentions
 
@@ -19,7 +22,7 @@ DROP_INS = "/etc/cron.d"
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def table(path):
+def table(path: str) -> tuple[dict[str, Any], bytes]:
     info = os.stat(path)
     with open(path, "rb") as file:
         data = file.read()
@@ -31,14 +34,14 @@ def table(path):
     }, data
 
 
-def home_of(user):
+def home_of(user: str) -> str:
     try:
         return pwd.getpwnam(user).pw_dir
     except KeyError:
         return "/nonexistent"
 
 
-def why_inert(path):
+def why_inert(path: str) -> str | None:
     """Why cron passes over a system table, None for one that it runs."""
     info = os.stat(path)
     if os.path.dirname(path) == DROP_INS and not NAME.fullmatch(os.path.basename(path)):
@@ -50,11 +53,11 @@ def why_inert(path):
     return None
 
 
-def listed(folder):
+def listed(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
-def section(ask):
+def section(ask: dict[str, Any]) -> dict[str, Any]:
     """{"users": {user: table}, "system": {path: table and "inert"}, "starters": [word of a line]}.
 
     A table is {mode, uid, gid, b64}. Starters are written as in the lines: paths, names.
@@ -80,7 +83,7 @@ def section(ask):
     }
 
 
-def running(script):
+def running(script: str) -> list[int]:
     """Process ids whose command line has this script as a word of its own.
 
     A name without its folder, as a crontab may have it, stands for the script in any folder.
@@ -101,7 +104,7 @@ def running(script):
     return pids
 
 
-def settle(scripts, wait_s):
+def settle(scripts: list[str], wait_s: float) -> dict[str, Any]:
     """Wait for running instances of held watchdogs; end what is still there after wait_s."""
     ended = []
     deadline = time.monotonic() + wait_s
@@ -117,6 +120,6 @@ def settle(scripts, wait_s):
     return {"ended": ended}
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any]:
     """settle WAIT_S < scripts.json (on standard input, so that our own command line has none)."""
     return settle(json.load(sys.stdin), float(argv[1]))

@@ -3,11 +3,14 @@
 Read by discover only; the search for models is bounded in depth, in number and in time.
 """
 
+from __future__ import annotations
+
 import glob
 import os
 import pwd
 import socket
 import time
+from typing import Any
 
 from run import read
 
@@ -29,7 +32,7 @@ PERSON_UID = range(1000, 60000)  # login.defs: UID_MIN, UID_MAX
 NO_SHELL = ("nologin", "false", "sync")
 
 
-def ports():
+def ports() -> dict[str, dict[str, Any]]:
     """{interface: {driver, bus, speed_mbps, wireless}} of interfaces with a device behind them."""
     found = {}
     for folder in sorted(glob.glob("/sys/class/net/*")):
@@ -47,7 +50,7 @@ def ports():
     return found
 
 
-def hcas():
+def hcas() -> dict[str, list[str]]:
     """{RDMA device: the interfaces that it belongs to}."""
     found = {}
     for folder in sorted(glob.glob("/sys/class/infiniband/*")):
@@ -58,7 +61,7 @@ def hcas():
     return found
 
 
-def people():
+def people() -> list[str]:
     """Login names of people on this host."""
     return sorted(
         person.pw_name
@@ -67,16 +70,17 @@ def people():
     )
 
 
-def remote_mounts():
+def remote_mounts() -> set[str]:
     """Folders of other machines: one that is gone would block the search for ever."""
     lines = (line.split() for line in (read("/proc/mounts") or "").splitlines())
     return {words[1] for words in lines if words[2].startswith(("nfs", "cifs", "smb", "fuse."))}
 
 
-def models():
+def models() -> dict[str, Any]:
     """{"found": [{path, files, bytes}], "cut": bool}: folders with *.safetensors in them."""
     remote = remote_mounts()
-    found, seen, until = [], 0, time.monotonic() + SEARCH_S
+    found: list[dict[str, Any]] = []
+    seen, until = 0, time.monotonic() + SEARCH_S
     for place in sorted(set(PLACES) - remote):
         for folder, below, names in os.walk(place):
             seen += 1
@@ -94,14 +98,14 @@ def models():
     return {"found": found, "cut": False}
 
 
-def size_of(path):
+def size_of(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError:
         return 0  # a dangling link of a download that was cut short
 
 
-def section(_):
+def section(_: dict[str, Any]) -> dict[str, Any]:
     return {
         "hostname": socket.gethostname(),
         "login": os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name,

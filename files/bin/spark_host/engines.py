@@ -1,7 +1,10 @@
 """Engine containers that run on this host: by our labels, or by what the known stacks are named."""
 
+from __future__ import annotations
+
 import fnmatch
 import os
+from typing import Any
 
 import containers
 from run import Failed, read
@@ -10,7 +13,7 @@ LABEL = "io.spark-converge."
 PROJECT = "com.docker.compose.project"
 
 
-def is_engine(container, signs):
+def is_engine(container: dict[str, Any], signs: dict[str, Any]) -> bool:
     """signs: {"compose_projects": [], "image_repositories": [], "name_patterns": []}"""
     labels = container["Config"].get("Labels") or {}
     image = (container["Config"].get("Image") or "").split("@")[0]
@@ -18,12 +21,12 @@ def is_engine(container, signs):
     return (
         any(label.startswith(LABEL) for label in labels)
         or labels.get(PROJECT) in signs.get("compose_projects", ())
-        or {image, image.rsplit(":", 1)[0]} & set(signs.get("image_repositories", ()))
+        or bool({image, image.rsplit(":", 1)[0]} & set(signs.get("image_repositories", ())))
         or any(fnmatch.fnmatchcase(name, p) for p in signs.get("name_patterns", ()))
     )
 
 
-def shims():
+def shims() -> bool:
     """Does any container live, as far as the process list tells?"""
     return any(
         (read(f"/proc/{pid}/comm") or "").startswith("containerd-shim")
@@ -32,7 +35,7 @@ def shims():
     )
 
 
-def running(signs):
+def running(signs: dict[str, Any]) -> list[str]:
     """Names of running engines. A docker that does not answer is no "none", unless nothing runs."""
     try:
         found = containers.inspect_all() or []

@@ -10,12 +10,15 @@ status    trying | applied | reverted | failed, with what netplan said
 confirm   moves the files to /etc/netplan (originals journalled) and ends the timer
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import sys
 import tempfile
 import time
+from typing import Any
 
 import journal
 import network
@@ -27,26 +30,27 @@ EMPTY = "network:\n  version: 2\n"
 UNIT = "spark-converge-fabric"
 
 
-def say(phase, message=""):
+def say(phase: str, message: str = "") -> None:
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     with open(f"{STATE}/phase.new", "w") as file:
         json.dump({"phase": phase, "message": message}, file)
     os.replace(f"{STATE}/phase.new", f"{STATE}/phase")
 
 
-def status():
+def status() -> dict[str, Any]:
     try:
         with open(f"{STATE}/phase") as file:
-            return json.load(file)
+            found: dict[str, Any] = json.load(file)
     except OSError:
         return {"phase": "none", "message": ""}
+    return found
 
 
-def trial_texts(plan):
+def trial_texts(plan: dict[str, Any]) -> dict[str, str]:
     return {**plan["files"], **dict.fromkeys(plan["shadow"], EMPTY)}
 
 
-def check(plan):
+def check(plan: dict[str, Any]) -> str | None:
     """What `netplan generate` says against the merged result, None when it is content."""
     with tempfile.TemporaryDirectory() as root:
         if os.path.isdir(ETC):
@@ -63,26 +67,26 @@ def check(plan):
     return None if code == 0 else (err.strip() or f"netplan generate: exit status {code}")
 
 
-def remove_trial(plan):
+def remove_trial(plan: dict[str, Any]) -> None:
     for name in trial_texts(plan):
         if os.path.exists(f"{TRIAL}/{name}"):
             os.unlink(f"{TRIAL}/{name}")
 
 
-def end_trial():
+def end_trial() -> None:
     """No trial is left to revert or to confirm anything: undo does the whole."""
     run(["systemctl", "stop", UNIT])
     if os.path.exists(f"{STATE}/plan"):
         remove_trial(load_plan())
 
 
-def delete_links(plan):
+def delete_links(plan: dict[str, Any]) -> None:
     for name in plan["delete_links"]:
         if os.path.exists(f"/sys/class/net/{name}"):
             run(["ip", "link", "delete", name])
 
 
-def start(seconds):
+def start(seconds: float) -> dict[str, Any]:
     plan = json.load(sys.stdin)
     refusal = check(plan)
     if refusal:
@@ -110,12 +114,13 @@ def start(seconds):
     return {}
 
 
-def load_plan():
+def load_plan() -> dict[str, Any]:
     with open(f"{STATE}/plan") as file:
-        return json.load(file)
+        plan: dict[str, Any] = json.load(file)
+    return plan
 
 
-def manager_owned(devices):
+def manager_owned(devices: list[str]) -> list[str]:
     """Those of the devices that NetworkManager manages at this moment."""
     owned = []
     for device in devices:
@@ -125,7 +130,7 @@ def manager_owned(devices):
     return owned
 
 
-def manager_hands(devices, managed):
+def manager_hands(devices: list[str], managed: str) -> None:
     """Tell NetworkManager to take its hands off the devices, or to take them again.
 
     netplan's udev rules keep it away after the next boot; a device that it is bringing up by
@@ -135,7 +140,7 @@ def manager_hands(devices, managed):
         run(["nmcli", "device", "set", device, "managed", managed])
 
 
-def apply(seconds):
+def apply(seconds: float) -> dict[str, Any]:
     """Runs inside the unit: apply, wait for the confirmation, else go back."""
     plan = load_plan()
     plan["manager_owned"] = manager_owned(plan["devices"])
@@ -155,12 +160,12 @@ def apply(seconds):
     return revert(plan, "reverted", f"no confirmation within {seconds:.0f} s")
 
 
-def links_of(plan):
+def links_of(plan: dict[str, Any]) -> list[str]:
     """Virtual links that the trial created and that must go with it."""
     return [n for n in plan.get("created_links", []) if os.path.exists(f"/sys/class/net/{n}")]
 
 
-def revert(plan, phase, message):
+def revert(plan: dict[str, Any], phase: str, message: str) -> dict[str, Any]:
     remove_trial(plan)
     for name in links_of(plan):
         run(["ip", "link", "delete", name])
@@ -170,7 +175,7 @@ def revert(plan, phase, message):
     return {"ok": False, "message": message}
 
 
-def confirm():
+def confirm() -> dict[str, Any]:
     plan = load_plan()
     now = status()
     if now["phase"] != "applied":
@@ -188,7 +193,7 @@ def confirm():
     return {}
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any]:
     if argv[0] == "try":
         return start(float(argv[1]))
     if argv[0] == "apply":

@@ -13,6 +13,8 @@ held lines, "edits" what somebody else had put there before it was written over 
 An entry is on the disk, folder included, before the change that it belongs to.
 """
 
+from __future__ import annotations
+
 import base64
 import contextlib
 import hashlib
@@ -21,21 +23,22 @@ import os
 import stat
 import sys
 import time
+from typing import Any
 
 ROOT = "/var/lib/spark-converge/journal"
 ABSENT = {"existed": False}
 
 
-def utc():
+def utc() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def entry_path(kind, name):
+def entry_path(kind: str, name: str) -> str:
     readable = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)[-80:]
     return f"{ROOT}/{kind}/{readable}.{hashlib.sha256(name.encode()).hexdigest()[:12]}.json"
 
 
-def sync_folder(folder):
+def sync_folder(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -43,7 +46,7 @@ def sync_folder(folder):
         os.close(fd)
 
 
-def make_folder(folder, mode):
+def make_folder(folder: str, mode: int) -> None:
     """Make a folder and its missing parents, each on the disk before the next."""
     if os.path.isdir(folder):
         return
@@ -53,12 +56,18 @@ def make_folder(folder, mode):
     sync_folder(os.path.dirname(folder))
 
 
-def new_path(path):
+def new_path(path: str) -> str:
     """Where the next version of a file is prepared; an interrupted write may leave one behind."""
     return f"{os.path.dirname(path)}/.{os.path.basename(path)}.spark-converge-new"
 
 
-def write(path, data, mode, owner=None, xattrs=None):
+def write(
+    path: str,
+    data: bytes,
+    mode: int,
+    owner: tuple[int, int] | None = None,
+    xattrs: dict[str, str] | None = None,
+) -> None:
     """Put bytes in place whole or not at all; safe against a power cut."""
     new = new_path(path)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -75,7 +84,7 @@ def write(path, data, mode, owner=None, xattrs=None):
     sync_folder(os.path.dirname(path))
 
 
-def xattrs_of(path):
+def xattrs_of(path: str) -> dict[str, str]:
     """{name: base64}; none on a file system that has no such thing."""
     try:
         names = os.listxattr(path)
@@ -84,7 +93,7 @@ def xattrs_of(path):
         return {}
 
 
-def content(path):
+def content(path: str) -> dict[str, Any]:
     """What is at a path now; raises OSError for what is neither a file nor a link."""
     try:
         info = os.lstat(path)
@@ -105,7 +114,7 @@ def content(path):
     return {**found, "b64": base64.b64encode(data).decode(), "xattrs": xattrs_of(path)}
 
 
-def fingerprint(found):
+def fingerprint(found: dict[str, Any]) -> str:
     """Tells two contents apart by bytes, mode and owner, or by a link's target."""
     if not found["existed"]:
         return "absent"
@@ -116,26 +125,27 @@ def fingerprint(found):
     return f"file:{found['mode']:o}:{owner}:{digest}"
 
 
-def load(kind, name):
+def load(kind: str, name: str) -> dict[str, Any] | None:
     """The entry, None when there is none; raises ValueError naming one that cannot be read."""
     path = entry_path(kind, name)
     try:
         with open(path) as file:
-            return json.load(file)
+            entry: dict[str, Any] = json.load(file)
     except FileNotFoundError:
         return None
     except ValueError:
         raise ValueError(f"{path} is damaged") from None
+    return entry
 
 
-def store(kind, name, entry):
+def store(kind: str, name: str, entry: dict[str, Any]) -> None:
     path = entry_path(kind, name)
     make_folder(ROOT, 0o700)
     make_folder(os.path.dirname(path), 0o700)
     write(path, json.dumps(entry, indent=1).encode(), 0o600)
 
 
-def record(path, found, then, tag=None):
+def record(path: str, found: dict[str, Any], then: dict[str, Any], tag: str | None = None) -> None:
     """Note, before the change, that a path goes from one content to another.
 
     What was found and is neither the original nor ours was edited by somebody: it is kept too.
@@ -153,7 +163,7 @@ def record(path, found, then, tag=None):
     store("files", path, entry)
 
 
-def setting(name, value, ours):
+def setting(name: str, value: str, ours: str) -> None:
     """Keep how a setting was found (the first value wins) and what it is set to now."""
     entry = load("settings", name)
     if entry is None:
@@ -162,7 +172,7 @@ def setting(name, value, ours):
     store("settings", name, entry)
 
 
-def put(path, mode, owner, data, tag=None):
+def put(path: str, mode: int, owner: tuple[int, int], data: bytes, tag: str | None = None) -> None:
     """Keep the original, then write the new bytes; the folder must exist or is made (0755)."""
     make_folder(os.path.dirname(path), 0o755)
     then = {
@@ -176,7 +186,7 @@ def put(path, mode, owner, data, tag=None):
     write(path, data, mode, owner)
 
 
-def remove(path):
+def remove(path: str) -> None:
     """Keep the original, then take the file away."""
     record(path, content(path), ABSENT)
     if os.path.lexists(path):
@@ -184,7 +194,7 @@ def remove(path):
         sync_folder(os.path.dirname(path))
 
 
-def entries():
+def entries() -> list[dict[str, Any]]:
     """All entries, each with its "kind"; raises ValueError naming one that cannot be read."""
     found = []
     for kind in ("files", "settings"):
@@ -200,7 +210,7 @@ def entries():
     return found
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any]:
     """put PATH MODE UID GID [TAG] < base64; remove PATH; setting NAME FOUND OURS ...; list"""
     action, rest = argv[0], argv[1:]
     if action == "put":

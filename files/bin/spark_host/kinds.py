@@ -8,10 +8,14 @@ Every kind answers `look(...)` with a verdict and a reason:
     unread    could not be read
 """
 
+from __future__ import annotations
+
 import base64
 import difflib
 import os
 import re
+from collections.abc import Collection
+from typing import Any
 
 import journal
 import units
@@ -20,19 +24,20 @@ from run import Failed, read, run
 GOVERNOR = "/sys/devices/system/cpu/cpufreq/{}/scaling_governor"
 
 
-def subject(entry):
+def subject(entry: dict[str, Any]) -> str:
     """cups.service for the setting unit.cups.service."""
-    return entry["name"].split(".", 1)[1]
+    name: str = entry["name"]
+    return name.split(".", 1)[1]
 
 
-def verdict(name, word, why=""):
+def verdict(name: str, word: str, why: str = "") -> dict[str, str]:
     return {"name": name, "verdict": word, "why": why}
 
 
 # Files and links
 
 
-def untagged(now, entry):
+def untagged(now: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
     """The bytes of a table of jobs without our held tag; lines tagged before our time stay."""
     before = base64.b64decode(entry.get("b64", "")).split(b"\n")
     tag = re.compile(rb"#" + re.escape(entry["tag"].encode()) + rb"-\d{8} ")
@@ -43,7 +48,7 @@ def untagged(now, entry):
     return {**now, "b64": base64.b64encode(b"\n".join(lines)).decode()}
 
 
-def wanted(entry, now):
+def wanted(entry: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """The content to give back: the original, or the owner's later table without our tags."""
     mark = journal.fingerprint(now)
     ours = mark in (journal.fingerprint(entry), *entry["ours"])
@@ -52,7 +57,7 @@ def wanted(entry, now):
     return entry
 
 
-def hint(entry, now):
+def hint(entry: dict[str, Any], now: dict[str, Any]) -> str:
     """Which lines differ from what was written last; never their text, which may be a secret."""
     if not now["existed"]:
         return "it was removed since"
@@ -73,7 +78,7 @@ def hint(entry, now):
     return f"edited since: line {', '.join(lines)}"
 
 
-def look_file(entry, forced):
+def look_file(entry: dict[str, Any], forced: Collection[str]) -> dict[str, str]:
     path = entry["path"]
     now = journal.content(path)
     mark = journal.fingerprint(now)
@@ -86,7 +91,7 @@ def look_file(entry, forced):
     return verdict(path, "edited", f"{hint(entry, now)}; the original is in {kept}")
 
 
-def give_file(entry, forced):
+def give_file(entry: dict[str, Any], forced: Collection[str]) -> None:
     path = entry["path"]
     now = journal.content(path)
     target = entry if path in forced else wanted(entry, now)
@@ -114,7 +119,7 @@ def give_file(entry, forced):
 # Units
 
 
-def look_unit(entry, now):
+def look_unit(entry: dict[str, Any], now: dict[str, str]) -> dict[str, str]:
     """now: what systemctl shows of it."""
     was_state, was_active = entry["value"].split()
     label, state = f"unit {subject(entry)}", now.get("UnitFileState") or "none"
@@ -132,7 +137,7 @@ def look_unit(entry, now):
     return verdict(label, "restore", f"it was {was}, it is {is_now}")
 
 
-def start_units(entries):
+def start_units(entries: list[dict[str, Any]]) -> None:
     """Those that ran, all at once: systemd knows the order."""
     ran = [subject(e) for e in entries if e["value"].split()[1] not in units.ASLEEP]
     if ran:
@@ -142,7 +147,7 @@ def start_units(entries):
 # Governors
 
 
-def look_governor(entry):
+def look_governor(entry: dict[str, Any]) -> dict[str, str]:
     policy = subject(entry)
     label, now = f"governor of {policy}", read(GOVERNOR.format(policy))
     if not os.path.exists(GOVERNOR.format(policy)):
@@ -156,7 +161,7 @@ def look_governor(entry):
     return verdict(label, "edited", f"it is {now}, set by somebody since; it was {entry['value']}")
 
 
-def give_governor(entry):
+def give_governor(entry: dict[str, Any]) -> None:
     with open(GOVERNOR.format(subject(entry)), "w") as file:
         file.write(entry["value"] + "\n")
 
@@ -164,18 +169,18 @@ def give_governor(entry):
 # Restart policies of containers
 
 
-def policy_of(container):
+def policy_of(container: dict[str, Any]) -> str:
     """no, always, unless-stopped, on-failure or on-failure:3, as `docker update` takes it."""
     policy = container["HostConfig"]["RestartPolicy"]
     count = policy.get("MaximumRetryCount") or 0
     return f"{policy['Name'] or 'no'}:{count}" if count else policy["Name"] or "no"
 
 
-def container_label(entry):
+def container_label(entry: dict[str, Any]) -> str:
     return f"container {subject(entry).rsplit('.', 1)[0]}"
 
 
-def look_container(entry, found):
+def look_container(entry: dict[str, Any], found: list[dict[str, Any]]) -> dict[str, str]:
     """found: `docker inspect` of all containers; value: id, policy, and whether to start it."""
     label = container_label(entry)
     container_id, policy, start = entry["value"].split()
@@ -190,7 +195,7 @@ def look_container(entry, found):
     return verdict(label, "restore")
 
 
-def give_container(entry):
+def give_container(entry: dict[str, Any]) -> None:
     container_id, policy, start = entry["value"].split()
     commands = [["docker", "update", f"--restart={policy}", container_id]]
     if start == "start":

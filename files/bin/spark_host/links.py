@@ -5,10 +5,14 @@ other units that the unit names in Also=, the start links of an init script. So 
 before and after, and every difference is journalled as a file entry; undo restores those.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
 import re
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import journal
 
@@ -19,7 +23,7 @@ FOLDERS = (
 )
 
 
-def scan():
+def scan() -> dict[str, dict[str, Any]]:
     """{path: content} of every symbolic link below FOLDERS."""
     found = {}
     for top in FOLDERS:
@@ -31,25 +35,28 @@ def scan():
     return found
 
 
-def pending_path():
+def pending_path() -> str:
     return f"{journal.ROOT}/pending.json"
 
 
-def pending():
+def pending() -> dict[str, Any] | None:
     """{"units": [name], "links": {path: content}} of a change that was cut short, else None."""
     try:
         with open(pending_path()) as file:
-            return json.load(file)
+            record: dict[str, Any] = json.load(file)
     except FileNotFoundError:
         return None
+    return record
 
 
-def stem(path):
+def stem(path: str) -> str:
     """cups for cups.socket, multi-user.target.wants/cups.service and rc2.d/S01cups."""
     return re.sub(r"^[SK]\d\d", "", os.path.basename(path)).rsplit(".", 1)[0]
 
 
-def differences(before, units):
+def differences(
+    before: dict[str, dict[str, Any]], units: Collection[str] | None
+) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """[(path, content before, content now)]; with units only the links that have to do with them:
     after a cut-off change others may have been at work before anybody looks again."""
     now = scan()
@@ -62,7 +69,7 @@ def differences(before, units):
     return found
 
 
-def settle(units=None):
+def settle(units: Collection[str] | None = None) -> None:
     """Journal what became of the links since the pending record, then forget the record."""
     was = pending()
     if was is None:
@@ -74,7 +81,7 @@ def settle(units=None):
 
 
 @contextlib.contextmanager
-def watched(units):
+def watched(units: Collection[str]) -> Iterator[None]:
     """Journal all links that are made or removed inside, also when that is cut short."""
     left = pending()
     if left is not None:

@@ -3,9 +3,12 @@
 Read by verify only. Each figure is null where this host has no such thing.
 """
 
+from __future__ import annotations
+
 import glob
 import json
 import os
+from typing import Any
 
 from run import read, run
 
@@ -16,7 +19,7 @@ GPU_FIELDS = (
 )
 
 
-def docker():
+def docker() -> dict[str, Any]:
     """{"version", "driver", "store"}; {"absent": True} without docker, {"unread": why} without
     an answer of its daemon."""
     status, out, err = run(["docker", "info", "--format", "{{json .}}"], PROBE_S)
@@ -37,7 +40,7 @@ def docker():
     }
 
 
-def gpus():
+def gpus() -> list[dict[str, str]] | dict[str, str] | None:
     """One dict of GPU_FIELDS for each GPU; None without nvidia-smi. GB10 answers [N/A] to some."""
     status, out, err = run(
         ["nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits"], PROBE_S
@@ -51,11 +54,11 @@ def gpus():
     return [dict(zip(names, row)) for row in rows if len(row) == len(names)]
 
 
-def zones():
+def zones() -> list[dict[str, Any]]:
     """Thermal zones: {"name", "celsius", "passive_celsius", "critical_celsius"}."""
     found = []
     for folder in sorted(glob.glob("/sys/class/thermal/thermal_zone*")):
-        trips = {}
+        trips: dict[str, float] = {}
         for path in glob.glob(folder + "/trip_point_*_type"):
             limit = _celsius(read(path.replace("_type", "_temp")))
             kind = read(path)
@@ -72,7 +75,7 @@ def zones():
     return found
 
 
-def hwmon():
+def hwmon() -> list[dict[str, Any]]:
     """Sensors of drivers (NVMe, NIC): {"name", "celsius", "critical_celsius"}."""
     found = []
     for path in sorted(glob.glob("/sys/class/hwmon/hwmon*/temp*_input")):
@@ -89,15 +92,15 @@ def hwmon():
     return found
 
 
-def _celsius(text):
+def _celsius(text: str | None) -> float | None:
     """Millidegrees as sysfs has them, in degrees; None for anything else."""
     try:
-        return int(text) / 1000
+        return int(text) / 1000  # type: ignore[arg-type]  # None: TypeError
     except (TypeError, ValueError):
         return None
 
 
-def clocks():
+def clocks() -> dict[str, dict[str, int | None]]:
     """{policy: {"now_mhz", "cap_mhz", "top_mhz"}} in MHz."""
     found = {}
     for folder in sorted(glob.glob("/sys/devices/system/cpu/cpufreq/policy*")):
@@ -109,11 +112,11 @@ def clocks():
     return found
 
 
-def _mhz(text):
+def _mhz(text: str | None) -> int | None:
     return int(text) // 1000 if text and text.isdigit() else None
 
 
-def nics():
+def nics() -> dict[str, str | None]:
     """{device: firmware} of the RDMA devices; "" for a software device, which has none."""
     return {
         os.path.basename(folder): read(folder + "/fw_ver")
@@ -121,14 +124,14 @@ def nics():
     }
 
 
-def os_name():
+def os_name() -> str | None:
     for line in (read("/etc/os-release") or "").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.split("=", 1)[1].strip('"')
     return None
 
 
-def section(_):
+def section(_: dict[str, Any]) -> dict[str, Any]:
     return {
         "os": os_name(),
         "product": read("/sys/class/dmi/id/product_name"),

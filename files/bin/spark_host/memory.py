@@ -4,18 +4,20 @@ On GB10's unified memory a warm page cache starves the GPU allocator some 20 min
 (seed 002, step 3), so this runs before every launch; it is an act, not a state to converge to.
 """
 
+from __future__ import annotations
+
 import os
 
 FIGURES = ("MemTotal", "MemFree", "MemAvailable", "Cached", "Shmem")
 
 
-def figures():
+def figures() -> dict[str, int]:
     with open("/proc/meminfo") as file:
         lines = (line.split() for line in file)
         return {w[0][:-1] + "_kib": int(w[1]) for w in lines if w[0][:-1] in FIGURES}
 
 
-def ritual():
+def ritual() -> dict[str, dict[str, int]]:
     before = figures()
     os.sync()
     with open("/proc/sys/vm/drop_caches", "w") as file:
@@ -26,5 +28,5 @@ def ritual():
     return {"before": before, "after": figures()}
 
 
-def main(_):
+def main(_: list[str]) -> dict[str, dict[str, int]]:
     return ritual()

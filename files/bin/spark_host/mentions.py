@@ -1,9 +1,12 @@
 """Which commands on this host start containers or an engine: by their own words, or by those of a
 script that they name, or of a script that that one names."""
 
+from __future__ import annotations
+
 import os
 import re
 import stat
+from collections.abc import Collection, Iterable
 
 # Whole words, so that `docker` in a path such as /etc/docker-backup is one too: a job that touches
 # docker is worth a look.
@@ -20,11 +23,11 @@ SCRIPT_LIMIT_BYTES = 262144  # a larger file is a program, not somebody's watchd
 DEPTH = 3  # cron line -> wrapper -> script is what people build; a chain longer than that is not
 # What a bare name may stand for: administrators' own folders, never those of packages.
 OWN_FOLDERS = ("/usr/local/bin", "/usr/local/sbin")
-PACKAGES = ("/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/libexec/", "/usr/share/")
+PACKAGES: tuple[str, ...] = ("/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/libexec/", "/usr/share/")
 PACKAGES += ("/bin/", "/sbin/", "/lib/")
 
 
-def text_of(path):
+def text_of(path: str) -> bytes:
     """A script's bytes; b"" for a program, a folder, and what cannot be read."""
     try:
         info = os.stat(path)
@@ -43,12 +46,12 @@ def text_of(path):
 class Reader:
     """words: names that known stacks go by (projects, folders, images), beside the engines'."""
 
-    def __init__(self, words):
+    def __init__(self, words: Iterable[str]) -> None:
         made = "|".join(re.escape(word) for word in words)
         self.words = re.compile(f"(?<![\\w-])(?:{made})(?![\\w-])".encode()) if made else None
-        self.weights = {}
+        self.weights: dict[str, str | None] = {}
 
-    def own(self, data):
+    def own(self, data: bytes) -> str | None:
         """ "starts", "mentions" or None, by the text itself."""
         data = JOINED.sub(b" ", data)
         if STARTS.search(data):
@@ -56,7 +59,7 @@ class Reader:
         named = MENTIONS.search(data) or (self.words and self.words.search(data))
         return "mentions" if named else None
 
-    def file(self, path, home, depth=DEPTH):
+    def file(self, path: str, home: str, depth: int = DEPTH) -> str | None:
         """The same for a script, those that it names included."""
         if path not in self.weights:
             self.weights[path] = None  # a script that names itself ends here
@@ -67,7 +70,9 @@ class Reader:
             self.weights[path] = heaviest(found)
         return self.weights[path]
 
-    def tokens(self, data, home, depth=DEPTH, packages_too=True):
+    def tokens(
+        self, data: bytes, home: str, depth: int = DEPTH, packages_too: bool = True
+    ) -> list[tuple[str, str]]:
         """(token as written, weight) of each word that is, or names a script that is, of interest.
 
         Scripts of packages count only where a job names them itself.
@@ -85,18 +90,18 @@ class Reader:
         return list(found.items())
 
 
-def heaviest(weights):
+def heaviest(weights: Collection[str | None]) -> str | None:
     return next((one for one in ("starts", "mentions") if one in weights), None)
 
 
-def expanded(token, home):
+def expanded(token: str, home: str) -> str:
     for prefix in ("~/", "$HOME/", "${HOME}/"):
         if token.startswith(prefix):
             return f"{home}/{token[len(prefix) :]}"
     return token
 
 
-def places(token, home, folders):
+def places(token: str, home: str, folders: list[str]) -> list[str]:
     """Where the script that a word of a command names may lie."""
     token = expanded(token, home)
     if token.startswith("/"):

@@ -4,9 +4,13 @@ Restoring the netplan files does not do it: a bond whose lines are gone stays wi
 an MTU that no file names any more stays as it was set.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import json
 import time
+from collections.abc import Iterable
+from typing import Any
 
 from run import Failed, run
 
@@ -14,14 +18,14 @@ SETTLE_S = 10  # how long networkd may take for an address before it is set by h
 LIMIT_S = 40
 
 
-def kept_address(one):
+def kept_address(one: dict[str, Any]) -> bool:
     """Only what was configured: not what a router, DHCP or the kernel handed out."""
     if one.get("scope") != "global" or one.get("dynamic") or "local" not in one:
         return False
     return not ipaddress.ip_address(one["local"]).is_link_local
 
 
-def live(names):
+def live(names: Iterable[str]) -> dict[str, dict[str, Any] | None]:
     """{name: {kind, mode, mtu, up, master, addresses} or null when there is no such link}."""
     code, out, err = run(["ip", "-d", "-j", "address"])
     if code:
@@ -30,7 +34,7 @@ def live(names):
     return {name: describe(links[name]) if name in links else None for name in names}
 
 
-def describe(link):
+def describe(link: dict[str, Any]) -> dict[str, Any]:
     info = link.get("linkinfo", {})
     return {
         "kind": info.get("info_kind"),
@@ -44,7 +48,9 @@ def describe(link):
     }
 
 
-def differences(was, now):
+def differences(
+    was: dict[str, dict[str, Any] | None], now: dict[str, dict[str, Any] | None]
+) -> list[str]:
     """One sentence for each difference; a card that was pulled out is none."""
     said = []
     for name, then in was.items():
@@ -60,7 +66,7 @@ def differences(was, now):
     return said
 
 
-def delete_new_links(was):
+def delete_new_links(was: dict[str, dict[str, Any] | None]) -> None:
     """Virtual links that were not there, or that exist in another form than they had."""
     now = live(was)
     for name, then in was.items():
@@ -70,13 +76,13 @@ def delete_new_links(was):
             ip("link", "delete", name)
 
 
-def ip(*words):
+def ip(*words: str) -> None:
     code, _out, err = run(["ip", *words])
     if code:
         raise Failed(f"ip {' '.join(words)}: {err.strip()}")
 
 
-def adjust(was, addresses_too):
+def adjust(was: dict[str, dict[str, Any] | None], addresses_too: bool) -> None:
     """What netplan's files do not say: MTU, membership, up or down, and at last the addresses."""
     now = live(was)
     for name, then in was.items():
@@ -97,7 +103,7 @@ def adjust(was, addresses_too):
                 ip("address", "add", address, "dev", name)
 
 
-def restore(was):
+def restore(was: dict[str, dict[str, Any] | None]) -> None:
     """Bring the live links back after the netplan files; raises Failed with what still differs."""
     delete_new_links(was)
     code, out, err = run(["netplan", "apply"], timeout_s=300)

@@ -1,10 +1,13 @@
 """Containers of an engine on this host: how they are doing, saving, ending, and the quiet after."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
 import sys
 import time
+from typing import Any
 
 import containers
 import journal
@@ -15,7 +18,7 @@ STATE = "/var/lib/spark-converge"
 LOG_LINES = 400  # a poll every few seconds never needs more
 
 
-def look(name, since):
+def look(name: str, since: str) -> dict[str, Any]:
     """{"state": {...} or null, "log": [lines after `since`], "now": seconds}."""
     now = time.time()
     code, out, err = run(["docker", "inspect", "--type", "container", name])
@@ -32,7 +35,7 @@ def look(name, since):
     }
 
 
-def save(folder, names):
+def save(folder: str, names: list[str]) -> dict[str, Any]:
     """Keep what runs now, readable by root only: inspect and the end of the log of each."""
     target = f"{STATE}/saved/{folder}"
     os.makedirs(target, mode=0o700, exist_ok=True)
@@ -51,7 +54,7 @@ def save(folder, names):
     return {"folder": target}
 
 
-def keep_policy(name, start):
+def keep_policy(name: str, start: str) -> str:
     """Journal a container's restart policy and whether undo starts it again; the policy found."""
     code, out, err = run(["docker", "inspect", "--type", "container", name])
     if code:
@@ -64,7 +67,7 @@ def keep_policy(name, start):
     return policy
 
 
-def end(grace_s, names):
+def end(grace_s: int, names: list[str]) -> dict[str, Any]:
     """Policy to "no", stop, remove, and look again: success means that none is left.
 
     Without the policy change a container in its restart back-off comes back with the daemon.
@@ -87,7 +90,7 @@ def end(grace_s, names):
     return {"ok": not left, "left": left, "message": "; ".join(said)}
 
 
-def stop(grace_s, names):
+def stop(grace_s: int, names: list[str]) -> dict[str, Any]:
     """Stop containers that are not ours: policy kept in the journal, then "no"; not removed."""
     policies = {}
     for name in names:
@@ -99,7 +102,7 @@ def stop(grace_s, names):
     return {"policies": policies}
 
 
-def quiet(seconds, known):
+def quiet(seconds: float, known: list[str]) -> dict[str, Any]:
     """Watch for `seconds`: the containers (not among `known`) that run or start meanwhile."""
     until = time.time() + seconds
     code, out, err = run(
@@ -117,7 +120,7 @@ def quiet(seconds, known):
     return {"back": sorted((started | running) - set(known))}
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any]:
     action, rest = argv[0], argv[1:]
     if action == "look":
         return look(rest[0], rest[1])

@@ -1,10 +1,14 @@
 """Everything in the journal given back on this host: asked first, then done, then read back."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import os
 import re
 import time
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import containers
 import fabric
@@ -24,7 +28,7 @@ FABRIC = "fabric links"
 ERRORS = (Failed, OSError, ValueError, KeyError)
 
 
-def everything():
+def everything() -> list[dict[str, Any]]:
     """All entries, those of a systemctl that was cut off included; nothing is written."""
     found = journal.entries()
     known = {e.get("path") for e in found}
@@ -37,7 +41,7 @@ def everything():
     return found
 
 
-def files_in(entries, *folders):
+def files_in(entries: list[dict[str, Any]], *folders: str) -> list[dict[str, Any]]:
     return [
         e
         for e in entries
@@ -45,16 +49,18 @@ def files_in(entries, *folders):
     ]
 
 
-def named(entries, prefix):
+def named(entries: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
     return [e for e in entries if e["kind"] == "settings" and e["name"].startswith(prefix + ".")]
 
 
-def was_live(entries):
+def was_live(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any] | None]:
     """{link: its state before the first change}, as network.py reads it."""
     return {kinds.subject(e): json.loads(e["value"]) for e in named(entries, "link")}
 
 
-def each(entries, ask):
+def each(
+    entries: list[dict[str, Any]], ask: Callable[[dict[str, Any]], dict[str, str]]
+) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     """Pair every entry with its verdict; one that cannot be read does not stop the others."""
     for entry in entries:
         try:
@@ -64,9 +70,12 @@ def each(entries, ask):
             yield entry, kinds.verdict(name, "unread", str(error))
 
 
-def look(entries, forced):
+def look(
+    entries: list[dict[str, Any]], forced: Collection[str]
+) -> list[tuple[dict[str, Any] | None, dict[str, str]]]:
     """[(entry, verdict)]; the fabric's links are one verdict, with None for an entry."""
-    found = list(each(files_in(entries), lambda e: kinds.look_file(e, forced)))
+    found: list[tuple[dict[str, Any] | None, dict[str, str]]] = []
+    found += each(files_in(entries), lambda e: kinds.look_file(e, forced))
     services = named(entries, "unit")
     shown = units.show([kinds.subject(e) for e in services])
     found += each(services, lambda e: kinds.look_unit(e, shown[kinds.subject(e)]))
@@ -80,7 +89,9 @@ def look(entries, forced):
     return found
 
 
-def look_fabric(was, verdicts):
+def look_fabric(
+    was: dict[str, dict[str, Any] | None], verdicts: list[dict[str, str]]
+) -> dict[str, str]:
     edited = [
         v["name"] for v in verdicts if v["verdict"] == "edited" and v["name"].startswith(NETPLAN)
     ]
@@ -93,24 +104,28 @@ def look_fabric(was, verdicts):
     return kinds.verdict(FABRIC, "restore" if left else "same", "; ".join(left))
 
 
-def section(_):
+def section(_: dict[str, Any]) -> dict[str, Any]:
     """The plan as a part of the snapshot: {"entries": [{name, verdict, why}]}."""
     return {"entries": [v for _, v in look(everything(), ())]}
 
 
-def attempt(failures, name, act, *arguments):
+def attempt(
+    failures: dict[str, str], name: str, act: Callable[..., object], *arguments: Any
+) -> None:
     try:
         act(*arguments)
     except ERRORS as error:
         failures[name] = str(error)
 
 
-def give_files(todo, forced, failures):
+def give_files(
+    todo: list[dict[str, Any]], forced: Collection[str], failures: dict[str, str]
+) -> None:
     for entry in todo:
         attempt(failures, entry["path"], kinds.give_file, entry, forced)
 
 
-def stop_own_units(files, failures):
+def stop_own_units(files: list[dict[str, Any]], failures: dict[str, str]) -> None:
     """Units whose file is ours alone end before their file goes."""
     for entry in files:
         own = OUR_UNIT.match(entry["path"])
@@ -118,16 +133,20 @@ def stop_own_units(files, failures):
             attempt(failures, entry["path"], units.systemctl, "stop", "--", own[1])
 
 
-def give_fabric(was):
+def give_fabric(was: dict[str, dict[str, Any] | None]) -> None:
     fabric.end_trial()
     network.restore(was)
 
 
-def give_back(entries, looked, forced):
+def give_back(
+    entries: list[dict[str, Any]],
+    looked: list[tuple[dict[str, Any] | None, dict[str, str]]],
+    forced: Collection[str],
+) -> dict[str, str]:
     """Restore all that can be; {name: why it failed}. In an order in which nothing trips:
     the network before the units that listen on it, cron's jobs last, since a watchdog that
     comes to life again wants the rest to be as it was."""
-    failures = {}
+    failures: dict[str, str] = {}
     todo = [e for e, v in looked if e and v["verdict"] == "restore"]
     fabric_is = next((v["verdict"] for e, v in looked if e is None), "same")
     jobs = files_in(todo, *JOBS)
@@ -150,7 +169,7 @@ def give_back(entries, looked, forced):
     return failures
 
 
-def put_aside(entries, left):
+def put_aside(entries: list[dict[str, Any]], left: list[dict[str, str]]) -> str | None:
     """Move the journal away whole, or while something is left only what was given back."""
     if left and not entries:
         return None
@@ -169,7 +188,7 @@ def put_aside(entries, left):
     return aside
 
 
-def undo(forced):
+def undo(forced: Collection[str]) -> dict[str, Any]:
     """{ok, restored: [name], left: [{name, why}], notes: [sentence], aside: folder}."""
     cut = links.pending()
     if cut:

@@ -1,13 +1,18 @@
 """Run a program on this host and keep what it said."""
 
+from __future__ import annotations
+
 import subprocess
+from collections.abc import Sequence
 
 
 class Failed(Exception):
     """A program that was needed did not run, or said no."""
 
 
-def run(argv, timeout_s=60, stdin=None):
+def run(
+    argv: Sequence[str], timeout_s: float = 60, stdin: str | None = None
+) -> tuple[int, str, str]:
     """Return (exit status, stdout, stderr) as text; 127 when the program is not there."""
     try:
         done = subprocess.run(
@@ -20,7 +25,7 @@ def run(argv, timeout_s=60, stdin=None):
     return done.returncode, done.stdout, done.stderr
 
 
-def read(path):
+def read(path: str) -> str | None:
     """Text of a small file, None when it is absent or refuses to be read (EBUSY, ENXIO)."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -4,6 +4,8 @@ What a full read has proven is kept in /var/lib/spark-converge/shards with size,
 and inode of every file, so that an unchanged directory is confirmed without reading it again.
 """
 
+from __future__ import annotations
+
 import concurrent.futures
 import hashlib
 import json
@@ -11,22 +13,24 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Callable, Container
+from typing import Any
 
 RECORDS = "/var/lib/spark-converge/shards"
 CHUNK_BYTES = 1 << 22
 
 
-def record_path(directory, lock):
+def record_path(directory: str, lock: str) -> str:
     key = hashlib.sha256(f"{directory}\0{lock}".encode()).hexdigest()[:24]
     return f"{RECORDS}/{key}.json"
 
 
-def identity(path):
+def identity(path: str) -> list[int]:
     info = os.stat(path)
     return [info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
 
 
-def section(ask):
+def section(ask: dict[str, Any]) -> dict[str, str]:
     """{directory: "verified" | "changed" | "unverified" | "absent"} for each asked pair."""
     answer = {}
     for directory, lock in ask["shards"]:
@@ -34,7 +38,7 @@ def section(ask):
     return answer
 
 
-def state(directory, lock):
+def state(directory: str, lock: str) -> str:
     if not os.path.isdir(directory):
         return "absent"
     try:
@@ -49,14 +53,14 @@ def state(directory, lock):
     return "verified" if same and extra(directory, files) == [] else "changed"
 
 
-def extra(directory, wanted):
+def extra(directory: str, wanted: Container[str]) -> list[str]:
     """Weight files beside the manifest's: an engine that globs *.safetensors would load them."""
     return sorted(
         n for n in os.listdir(directory) if n.endswith(".safetensors") and n not in wanted
     )
 
 
-def sha256(path):
+def sha256(path: str) -> str:
     """Digest of one file; its pages leave the cache behind the reader."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
@@ -73,7 +77,7 @@ class Fault(Exception):
     """A sentence that names a file and says what is wrong with it."""
 
 
-def prove(directory, entry):
+def prove(directory: str, entry: dict[str, Any]) -> list[int]:
     """The identity that the file had while it was read and found right; raises Fault.
 
     A size of null in the manifest is one that no source gives; the hash decides.
@@ -103,7 +107,12 @@ def prove(directory, entry):
     return before
 
 
-def verify(directory, lock, entries, tell):
+def verify(
+    directory: str,
+    lock: str,
+    entries: list[dict[str, Any]],
+    tell: Callable[[int, int, float], None],
+) -> dict[str, Any]:
     """Check every entry; the record is written only when all are right."""
     total = sum(e["size"] or 0 for e in entries)
     if not os.path.isdir(directory):
@@ -134,7 +143,7 @@ def verify(directory, lock, entries, tell):
     }
 
 
-def keep(directory, lock, files):
+def keep(directory: str, lock: str, files: dict[str, list[int]]) -> None:
     """files: name -> identity as it was when it was read, not as it may be by now."""
     os.makedirs(RECORDS, mode=0o755, exist_ok=True)
     path = record_path(directory, lock)
@@ -145,12 +154,12 @@ def keep(directory, lock, files):
     os.replace(path + ".new", path)
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any]:
     """verify DIRECTORY LOCK < entries.json: progress lines go to standard error."""
     directory, lock = argv[1], argv[2]
     entries = json.load(sys.stdin)
 
-    def tell(done, total, seconds):
+    def tell(done: int, total: int, seconds: float) -> None:
         left_s = seconds * (total - done) / done if done else 0
         sys.stderr.write(f"{done}/{total} bytes, about {left_s:.0f} s left\n")
         sys.stderr.flush()

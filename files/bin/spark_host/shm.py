@@ -5,15 +5,18 @@ unified memory they count against the next bind. A segment that any process maps
 live and stays, whatever its name; so does everything that is not a regular file.
 """
 
+from __future__ import annotations
+
 import fnmatch
 import os
 import stat
+from typing import Any
 
 FOLDER = "/dev/shm"
 PATTERNS = ("psm_*", "sem.*", "torch_*", "mp-*", "vllm*")
 
 
-def held_open():
+def held_open() -> set[str]:
     """Paths under /dev/shm that some process maps or has open."""
     found = set()
     for pid in os.listdir("/proc"):
@@ -37,7 +40,7 @@ def held_open():
     return found
 
 
-def segments():
+def segments() -> list[dict[str, Any]]:
     """[{name, bytes, verdict}]: verdict is leftover, live, foreign or special."""
     # Names first: a segment that is made while the processes are looked at is not judged at all.
     names = sorted(os.listdir(FOLDER))
@@ -59,7 +62,7 @@ def segments():
     return found
 
 
-def clean():
+def clean() -> dict[str, list[dict[str, Any]]]:
     """Remove the leftovers; what was removed is in the answer, what stayed as well."""
     removed = []
     for segment in segments():
@@ -72,5 +75,5 @@ def clean():
     return {"removed": removed, "left": segments()}
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, list[dict[str, Any]]]:
     return clean() if argv and argv[0] == "clean" else {"segments": segments()}

@@ -3,6 +3,8 @@
 A section that fails says {"unknown": reason}; the others still answer.
 """
 
+from __future__ import annotations
+
 import base64
 import concurrent.futures
 import glob
@@ -12,6 +14,8 @@ import json
 import os
 import re
 import stat
+from collections.abc import Callable
+from typing import Any
 
 import containers
 import crontab
@@ -25,7 +29,7 @@ INSTALLED = "/usr/local/lib/spark-converge/spark_host"
 FILES_WANTED = 200  # more netplan files than that is not a host we know
 
 
-def encoded(path):
+def encoded(path: str) -> dict[str, Any]:
     """A file as {"mode", "uid", "gid", "b64"}: bytes travel unharmed."""
     info = os.lstat(path)
     with open(path, "rb") as file:
@@ -38,7 +42,7 @@ def encoded(path):
     }
 
 
-def boot(_):
+def boot(_: dict[str, Any]) -> dict[str, Any]:
     status, out, err = run(["systemctl", "get-default"])
     if status:
         raise Failed(err.strip() or "systemctl get-default failed")
@@ -53,13 +57,13 @@ def boot(_):
     }
 
 
-def services(ask):
+def services(ask: dict[str, Any]) -> dict[str, Any]:
     asked = units.show(ask["units"])
     triggers = {t for u in asked.values() for t in u.get("TriggeredBy", "").split()}
     return {"units": asked, "triggers": units.show(sorted(triggers))}
 
 
-def cpufreq(_):
+def cpufreq(_: dict[str, Any]) -> dict[str, Any]:
     policies = {}
     for folder in sorted(glob.glob("/sys/devices/system/cpu/cpufreq/policy*")):
         policies[os.path.basename(folder)] = {
@@ -71,7 +75,7 @@ def cpufreq(_):
     return {"policies": policies}
 
 
-def addresses():
+def addresses() -> dict[str, dict[str, Any]]:
     status, out, err = run(["ip", "-d", "-j", "address"])
     if status:
         raise Failed(err.strip() or "ip address failed")
@@ -96,7 +100,7 @@ def addresses():
     return found
 
 
-def rdma():
+def rdma() -> dict[str, dict[str, Any]]:
     devices = {}
     for folder in sorted(glob.glob("/sys/class/infiniband/*")):
         port = folder + "/ports/1"
@@ -114,7 +118,7 @@ def rdma():
     return devices
 
 
-def fabric(_):
+def fabric(_: dict[str, Any]) -> dict[str, Any]:
     bonds = {p: read("/proc/net/bonding/" + p) for p in _listed("/proc/net/bonding")}
     files = {}
     for folder in ("/etc/netplan", "/run/netplan", "/usr/lib/netplan", "/lib/netplan"):
@@ -133,17 +137,17 @@ def fabric(_):
     }
 
 
-def _listed(folder):
+def _listed(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError:
         return []
 
 
-def memory(_):
+def memory(_: dict[str, Any]) -> dict[str, Any]:
     figures = {}
     for line in (read("/proc/meminfo") or "").splitlines():
-        name, _, rest = line.partition(":")
+        name, _colon, rest = line.partition(":")
         words = rest.split()
         if words and words[0].isdigit():
             figures[name] = int(words[0])
@@ -152,12 +156,12 @@ def memory(_):
     return {"meminfo_kib": figures, "shm": shm.segments()}
 
 
-def files(ask):
+def files(ask: dict[str, Any]) -> dict[str, Any]:
     """Files of ours on the host: {path: {mode, uid, gid, b64}} or null when absent."""
     return {p: (encoded(p) if os.path.isfile(p) else None) for p in ask["files"]}
 
 
-def program(_):
+def program(_: dict[str, Any]) -> dict[str, Any]:
     """SHA-256 over the installed program, to see whether it is the control machine's."""
     digest = hashlib.sha256()
     names = [n for n in _listed(INSTALLED) if n.endswith(".py")]
@@ -167,12 +171,12 @@ def program(_):
     return {"sha256": digest.hexdigest() if names else None}
 
 
-def record(_):
+def record(_: dict[str, Any]) -> Any:
     text = read("/var/lib/spark-converge/generation.json")
     return json.loads(text) if text else {}
 
 
-SECTIONS = {
+SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "boot": boot,
     "services": services,
     "cpufreq": cpufreq,
@@ -192,18 +196,18 @@ SECTIONS = {
 EXTRA = {"machine": "machine", "discovered": "discovered", "journal": "restore"}
 
 
-def section(name):
+def section(name: str) -> Callable[[dict[str, Any]], Any]:
     return SECTIONS.get(name) or importlib.import_module(EXTRA[name]).section
 
 
-def answer(name, ask):
+def answer(name: str, ask: dict[str, Any]) -> Any:
     try:
         return section(name)(ask)
     except (Failed, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return {"unknown": f"{type(error).__name__}: {error}"}
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any]:
     ask = json.loads(argv[0])
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         names = [*SECTIONS, *(name for name in EXTRA if name in ask.get("extra", ()))]

@@ -10,6 +10,8 @@ hold < {"units": [...], "scripts": [...]}   puts a drop-in on each unit with a c
 rearm   takes all that away again and starts what ran
 """
 
+from __future__ import annotations
+
 import contextlib
 import glob
 import json
@@ -18,6 +20,8 @@ import pwd
 import re
 import stat
 import sys
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 import journal
 import mentions
@@ -58,9 +62,11 @@ EXPORT = re.compile(rb"^\w+=.*; export \w+$", re.MULTILINE)
 PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,TriggeredBy,WantedBy,RequiredBy"
 
 
-def files_of(folders):
+def files_of(folders: Iterable[str]) -> dict[str, list[str]]:
     """{service: [its file, then drop-ins]} by precedence, but for masked ones."""
-    found, masked, drop_ins = {}, set(), {}
+    found: dict[str, str] = {}
+    masked: set[str] = set()
+    drop_ins: dict[str, list[str]] = {}
     for folder in folders:
         for path in sorted(glob.glob(folder + "/*.service")):
             name = os.path.basename(path)
@@ -75,13 +81,13 @@ def files_of(folders):
     return {name: [path, *drop_ins.get(name, [])] for name, path in found.items()}
 
 
-def commands_of(paths):
+def commands_of(paths: list[str]) -> bytes:
     """The Exec lines of a unit's file and drop-ins, as one text."""
     texts = [mentions.JOINED.sub(b" ", mentions.text_of(path)) for path in paths]
     return b"\n".join(line for text in texts for line in EXEC.findall(text))
 
 
-def candidates(reader, folders, home):
+def candidates(reader: mentions.Reader, folders: Iterable[str], home: str) -> list[dict[str, Any]]:
     """Units whose commands mention an engine: {name, path, weight, direct, scripts, held}."""
     found = []
     for name, paths in files_of(folders).items():
@@ -104,7 +110,7 @@ def candidates(reader, folders, home):
     return found
 
 
-def enabled_in(folders, name):
+def enabled_in(folders: Iterable[str], name: str) -> bool:
     """Is there a link that has this unit, or an instance of this template, started?"""
     stem, _, tail = name.partition("@.")
     pattern = f"{stem}@*.{tail}" if tail else name
@@ -112,7 +118,7 @@ def enabled_in(folders, name):
     return any(glob.glob(f"{folder}/*.{kind}/{pattern}") for folder in folders for kind in kinds)
 
 
-def triggers_in(folders, name):
+def triggers_in(folders: Iterable[str], name: str) -> dict[str, str]:
     """Timers, paths and sockets whose files name this unit, or go by its name."""
     stem = name.rsplit(".", 1)[0]
     found = {}
@@ -127,7 +133,7 @@ def triggers_in(folders, name):
     return found
 
 
-def manager(scope, uid):
+def manager(scope: str, uid: int) -> list[str] | None:
     """The systemctl that speaks to the manager of a scope; None where that one does not run."""
     if scope == "system":
         return ["systemctl"]
@@ -138,7 +144,7 @@ def manager(scope, uid):
     return ["runuser", "-u", scope, "--", *environment, "systemctl", "--user"]
 
 
-def shown(systemctl, names):
+def shown(systemctl: list[str] | None, names: list[str]) -> dict[str, dict[str, str]]:
     """{name: {property: value}} of units that the manager knows; templates have no properties."""
     whole = [name for name in names if "@." not in name]
     if not whole or systemctl is None:
@@ -153,7 +159,9 @@ def shown(systemctl, names):
     }
 
 
-def described(scope, uid, folders, found):
+def described(
+    scope: str, uid: int, folders: Collection[str], found: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     """Candidates with how they stand, and what can start them."""
     systemctl = manager(scope, uid)
     states = shown(systemctl, [one["name"] for one in found])
@@ -187,7 +195,7 @@ def described(scope, uid, folders, found):
         }
 
 
-def users():
+def users() -> Iterator[pwd.struct_passwd]:
     """People (and root) whose user units could start: those with units, or with linger."""
     for person in pwd.getpwall():
         home = person.pw_dir
@@ -196,7 +204,7 @@ def users():
             yield person
 
 
-def units(reader):
+def units(reader: mentions.Reader) -> list[dict[str, Any]]:
     found = list(
         described("system", 0, SYSTEM_FOLDERS, candidates(reader, SYSTEM_FOLDERS, "/root"))
     )
@@ -209,7 +217,7 @@ def units(reader):
     return found
 
 
-def why_skipped(path):
+def why_skipped(path: str) -> str | None:
     """Why run-parts passes over a script, None for one that it runs."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", os.path.basename(path)):
         return "run-parts ignores such a name"
@@ -218,7 +226,7 @@ def why_skipped(path):
     return None
 
 
-def scripts(reader):
+def scripts(reader: mentions.Reader) -> list[dict[str, Any]]:
     found = []
     for period in PERIODIC:
         for path in sorted(glob.glob(f"{PERIODIC_FOLDER}{period}/*")):
@@ -229,7 +237,7 @@ def scripts(reader):
     return found
 
 
-def at_jobs(reader):
+def at_jobs(reader: mentions.Reader) -> list[dict[str, Any]]:
     """Jobs of at(1) that mention an engine, by what a person needs to remove them: atrm NUMBER."""
     found = []
     for folder in AT_FOLDERS:
@@ -246,7 +254,7 @@ def at_jobs(reader):
     return found
 
 
-def section(ask):
+def section(ask: dict[str, Any]) -> dict[str, Any]:
     """{"units": [...], "scripts": [...], "at_jobs": [...]}: of those that mention an engine."""
     reader = mentions.Reader(ask.get("words", ()))
     return {"units": units(reader), "scripts": scripts(reader), "at_jobs": at_jobs(reader)}
@@ -255,21 +263,22 @@ def section(ask):
 # Holding
 
 
-def load():
+def load() -> dict[str, Any]:
     """What is held: {"units": {"scope name": {...}}, "scripts": {path: mode}}."""
     try:
         with open(RECORD) as file:
-            return json.load(file)
+            record: dict[str, Any] = json.load(file)
     except FileNotFoundError:
         return {"units": {}, "scripts": {}}
+    return record
 
 
-def keep(record):
+def keep(record: dict[str, Any]) -> None:
     journal.make_folder(os.path.dirname(RECORD), 0o755)
     journal.write(RECORD, json.dumps(record, indent=1).encode(), 0o600)
 
 
-def drop_in(unit):
+def drop_in(unit: dict[str, Any]) -> str:
     """Path of the drop-in that holds a unit; raises ValueError for a home that leads elsewhere."""
     if unit["scope"] == "system":
         return f"{SYSTEM_FOLDERS[0]}/{unit['name']}.d/{DROP_IN}"
@@ -280,7 +289,7 @@ def drop_in(unit):
     return path
 
 
-def make_own_folder(path, unit):
+def make_own_folder(path: str, unit: dict[str, Any]) -> None:
     """The folder of a user's drop-in belongs to that user, like all in their home."""
     if os.path.isdir(path):
         return
@@ -291,19 +300,19 @@ def make_own_folder(path, unit):
         os.chown(path, person.pw_uid, person.pw_gid)
 
 
-def whole(name):
+def whole(name: str) -> str:
     """All instances of a template, the unit itself otherwise."""
     return name.replace("@.", "@*.")
 
 
-def reload(scopes):
+def reload(scopes: Iterable[tuple[str, int]]) -> None:
     for scope, uid in scopes:
         systemctl = manager(scope, uid)
         if systemctl:
             run([*systemctl, "daemon-reload"])
 
 
-def hold(plan):
+def hold(plan: dict[str, Any]) -> dict[str, Any]:
     """units: {scope, uid, name, file_state, active, stop}; scripts: paths in the cron.* folders."""
     record = load()
     paths = [drop_in(unit) for unit in plan["units"]]  # all of them, before anything is written
@@ -336,18 +345,18 @@ def hold(plan):
     return {}
 
 
-def installed(systemctl, name):
+def installed(systemctl: list[str], name: str) -> bool:
     return shown(systemctl, [name]).get(name, {}).get("LoadState") != "not-found"
 
 
-def change_mode(path, mode):
+def change_mode(path: str, mode: int) -> None:
     info = os.stat(path)
     with open(path, "rb") as file:
         data = file.read()
     journal.put(path, mode, (info.st_uid, info.st_gid), data)
 
 
-def rearm():
+def rearm() -> dict[str, Any]:
     """Everything in the record, given back; what somebody removed meanwhile stays away."""
     record = load()
     for unit in record["units"].values():
@@ -374,7 +383,7 @@ def rearm():
     return {}
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any]:
     if argv[0] == "hold":
         return hold(json.load(sys.stdin))
     if argv[0] == "rearm":

@@ -9,11 +9,15 @@ undo --run                give it back, from a unit of its own that outlives the
 Cut short at any point, another --run completes it: the journal is put aside only at the end.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
 import sys
 import time
+from collections.abc import Collection
+from typing import Any
 
 import engines
 import journal
@@ -27,7 +31,7 @@ LIMIT_S = 900
 NOTHING = {"ok": True, "restored": [], "left": [], "notes": [], "aside": None}
 
 
-def refusal(signs):
+def refusal(signs: dict[str, Any]) -> str | None:
     """Why nothing is given back now, None when nothing speaks against it."""
     if os.geteuid():
         return "run it as root: sudo spark-converge-undo"
@@ -37,12 +41,12 @@ def refusal(signs):
     return None
 
 
-def active():
+def active() -> bool:
     _code, out, _err = run(["systemctl", "is-active", UNIT])
     return out.strip() in ("active", "activating", "deactivating")
 
 
-def detached(forced):
+def detached(forced: list[str]) -> dict[str, Any]:
     """Start the work in a unit of its own, or join one that is at it, and wait for its answer."""
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     until = time.monotonic() + LIMIT_S
@@ -59,16 +63,17 @@ def detached(forced):
             time.sleep(1)
     try:
         with open(ANSWER) as file:
-            return json.load(file)
+            found: dict[str, Any] = json.load(file)
     except OSError:
         return {
             "ok": False,
             "message": f"no answer ({said.strip() or 'it was cut short'}): see "
             f"`journalctl -u {UNIT}`, then run it again",
         }
+    return found
 
 
-def here(forced):
+def here(forced: Collection[str]) -> dict[str, Any]:
     """In the unit: do it, and leave the answer behind."""
     try:
         answer = restore.undo(forced)
@@ -78,7 +83,7 @@ def here(forced):
     return answer
 
 
-def answer(args):
+def answer(args: argparse.Namespace) -> dict[str, Any]:
     if args.here:
         return here(frozenset(args.force))
     entries = restore.everything()
@@ -91,7 +96,7 @@ def answer(args):
     return {"ok": False, "message": why_not} if why_not else detached(args.force)
 
 
-def words(found):
+def words(found: dict[str, Any]) -> list[str]:
     """The answer as lines for a person at the console."""
     if "message" in found:
         return [found["message"]]
@@ -118,7 +123,7 @@ def words(found):
     return lines or ["nothing to undo"]
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any] | int:
     parser = argparse.ArgumentParser(prog="spark-converge-undo", description=__doc__.split("\n")[0])
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--plan", action="store_true", help="only say what would be given back")

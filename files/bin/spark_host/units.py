@@ -1,6 +1,10 @@
 """systemd units: read, taken down, enabled; states and links go into the journal first."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Collection
+from typing import Any
 
 import journal
 import links
@@ -13,7 +17,7 @@ ASLEEP = ("inactive", "failed")
 STOP_S = 300  # TimeoutStopSec is 90 s by default, and several may wait for it one after another
 
 
-def show(units):
+def show(units: Collection[str]) -> dict[str, dict[str, str]]:
     """{asked name: {property: value}} by one `systemctl show` (its answers keep the order)."""
     if not units:
         return {}
@@ -27,19 +31,19 @@ def show(units):
     }
 
 
-def systemctl(*words, timeout_s=STOP_S):
+def systemctl(*words: str, timeout_s: float = STOP_S) -> None:
     code, out, err = run(["systemctl", *words], timeout_s=timeout_s)
     if code:
         raise Failed((err or out).strip() or f"systemctl {words[0]}: exit status {code}")
 
 
-def keep_states(names):
+def keep_states(names: Collection[str]) -> None:
     for name, unit in show(names).items():
         state = unit.get("UnitFileState") or "none"
         journal.setting(f"unit.{name}", f"{state} {unit['ActiveState']}", "")
 
 
-def down(todo):
+def down(todo: dict[str, list[str]]) -> dict[str, Any]:
     """{"stop": [unit], "disable": [unit], "mask": [unit]}: each in the order given."""
     names = list(dict.fromkeys([*todo["stop"], *todo["disable"], *todo["mask"]]))
     keep_states(names)
@@ -53,7 +57,7 @@ def down(todo):
     return {}
 
 
-def enable(name):
+def enable(name: str) -> dict[str, Any]:
     """A unit of ours whose file was just put in place; it is not started."""
     with links.watched([name]):
         systemctl("daemon-reload")
@@ -61,13 +65,13 @@ def enable(name):
     return {}
 
 
-def default(target):
+def default(target: str) -> dict[str, Any]:
     with links.watched(["default.target"]):
         systemctl("set-default", "--quiet", target)
     return {}
 
 
-def main(argv):
+def main(argv: list[str]) -> dict[str, Any]:
     """down JSON; enable UNIT; default TARGET"""
     action, word = argv
     if action == "down":
