@@ -32,7 +32,10 @@ def show(units: Collection[str]) -> dict[str, dict[str, str]]:
 
 
 def systemctl(*words: str, timeout_s: float = STOP_S) -> None:
-    code, out, err = run(["systemctl", *words], timeout_s=timeout_s)
+    """Raises Failed. Without the SysV hook: it turns rc links that a native unit does not use, and
+    reloads systemd for each unit (25 s of the lab's first prepare)."""
+    command = ["env", "SYSTEMCTL_SKIP_SYSV=1", "systemctl", *words]
+    code, out, err = run(command, timeout_s=timeout_s)
     if code:
         raise Failed((err or out).strip() or f"systemctl {words[0]}: exit status {code}")
 
@@ -51,9 +54,11 @@ def down(todo: dict[str, list[str]]) -> dict[str, Any]:
         if todo["stop"]:
             systemctl("stop", "--", *todo["stop"])
         if todo["disable"]:
-            systemctl("disable", "--quiet", "--", *todo["disable"])
+            systemctl("disable", "--quiet", "--no-reload", "--", *todo["disable"])
         if todo["mask"]:
-            systemctl("mask", "--quiet", "--", *todo["mask"])
+            systemctl("mask", "--quiet", "--no-reload", "--", *todo["mask"])
+        if todo["disable"] or todo["mask"]:
+            systemctl("daemon-reload")
     return {}
 
 
@@ -67,7 +72,7 @@ def enable(name: str) -> dict[str, Any]:
 
 def default(target: str) -> dict[str, Any]:
     with links.watched(["default.target"]):
-        systemctl("set-default", "--quiet", target)
+        systemctl("set-default", "--quiet", "--no-reload", target)
     return {}
 
 
