@@ -9,21 +9,24 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
+from types import FrameType
 from typing import Any
 
+import pyinfra
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
-from pyinfra.api.state import State
+from pyinfra.api.state import State, StateStage
 
 from facts.snapshot import Ask, HostState, Reader
 from inventory.schema import Cluster
@@ -110,6 +113,29 @@ class Job:
 
 _jobs: dict[str, Job] = {}
 
+# What ends a run from outside: Ctrl-C, a kill, a closed terminal.
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+KEEPALIVE_S = 15
+
+
+def _asked_to_end(number: int, _frame: FrameType | None) -> None:
+    """pyinfra ends with status 0 on Ctrl-C; a run that was cut off has not succeeded."""
+    for job in _jobs.values():
+        where = job.stages[-1].title if job.stages else "planning"
+        job.blame(f'ended by {signal.Signals(number).name} at "{where}"')
+    raise SystemExit(128 + number)
+
+
+def _listen(hosts: Sequence[Host]) -> None:
+    """Notice a request to end, and links that silently died."""
+    for number in END_SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
+            signal.signal(number, _asked_to_end)
+    for host in hosts:
+        client = getattr(host.connector, "client", None)
+        if client and client.get_transport():
+            client.get_transport().set_keepalive(KEEPALIVE_S)
+
 
 def start(
     name: str, host: Host, cluster: Cluster, stack: Stack | None, known: tuple[Stack, ...], ask: Ask
@@ -119,6 +145,8 @@ def start(
         ranked = sorted(host.inventory, key=lambda one: int(one.data.rank))
         _jobs[name] = Job(name, cluster, stack, known, tuple(ranked), Reader(ask))
         atexit.register(close, _jobs[name])
+        if pyinfra.is_cli:
+            _listen(ranked)
     return _jobs[name]
 
 
@@ -184,6 +212,13 @@ def run_folder(job: Job) -> Path:
     return receipts_folder() / f"{job.generation}-{job.name}"
 
 
+def make_run_folder(job: Job) -> Path:
+    """The run's folder, made for its owner alone: an engine's log may hold what it was told."""
+    folder = run_folder(job)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
 def receipt(job: Job) -> dict[str, Any]:
     """The record of a run: no environment, no arguments of containers, no secrets."""
     return {
@@ -208,10 +243,11 @@ def close(job: Job) -> None:
         return
     job.closed = True
     job.problem = job.why_stop()
+    if job.problem is None and job.state.current_stage == StateStage.Execute:
+        job.problem = f'ended early at "{job.stages[-1].title}"'
     if job.stages[-1].seconds is None:
         job.stages[-1].seconds = round(time.monotonic() - job.stages[-1].began, 1)
-    folder = run_folder(job)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_run_folder(job)
     (folder / "receipt.json").write_text(json.dumps(receipt(job), indent=2) + "\n")
     print(f"\n--> {job.name}: stages", file=sys.stderr)
     for stage in job.stages:

@@ -25,7 +25,7 @@ from pyinfra.api.state import State
 
 from facts.containers import LABEL
 from gates.client import NoAnswer
-from operations.job import Commands, Job, fail, refuse, run_folder
+from operations.job import END_SIGNALS, Commands, Job, fail, make_run_folder, refuse, run_folder
 from operations.pair import ask_head, faults, specs
 from operations.progress import Progress
 from operations.remote import RemoteError, call, run
@@ -60,11 +60,12 @@ class Watched:
 
 @contextmanager
 def interrupted() -> Iterator[Callable[[], bool]]:
-    """A question: did somebody ask this run to end (Ctrl-C, SIGTERM)? So that clean-up runs."""
+    """A question: did somebody ask this run to end (Ctrl-C, a closed terminal)? Clean-up first."""
     asked: list[int] = []
     old = {
         number: signal.signal(number, lambda got, _frame: asked.append(got))
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in END_SIGNALS
+        if signal.getsignal(number) != signal.SIG_IGN  # nohup stays nohup
     }
     try:
         yield lambda: bool(asked)
@@ -193,7 +194,7 @@ def wait_until_served(
             if head_up and (reply := canary.answered()):
                 return reply
             if asked_to_end():
-                raise BindError("this run was asked to end (Ctrl-C or SIGTERM)")
+                raise BindError("this run was asked to end (Ctrl-C, SIGTERM or a closed terminal)")
             limit = stack.deadlines.canary_s + stack.deadlines.stall_s if head_up else 0
             if now - progressed > max(stack.deadlines.stall_s, limit):
                 latest = "; ".join(
@@ -223,13 +224,14 @@ def _polled(rank: Watched, ready: re.Pattern[str]) -> bool | BindError:
 
 def collect(job: Job, ranks: list[Watched]) -> list[str]:
     """Whole logs of all ranks into the run's folder here; what could not be had is said."""
-    folder = run_folder(job)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_run_folder(job)
     said = []
     for rank in ranks:
         name = shlex.quote(rank.spec.container_name)
+        # docker cuts long lines in the middle of a character; iconv drops the halves.
+        command = f"docker logs --timestamps {name} 2>&1 | iconv -c -f utf-8 -t utf-8"
         try:
-            text = run(rank.host, f"docker logs --timestamps {name} 2>&1", timeout_s=60)
+            text = run(rank.host, command, timeout_s=60)
         except RemoteError as error:
             text = f"could not be collected: {error}\n--- as watched:\n" + "\n".join(rank.log)
             said.append(str(error))
@@ -268,7 +270,19 @@ def clean_up(job: Job, ranks: list[Watched], reason: str) -> str:
     return f"{reason}; {tail}; logs: {logs}"
 
 
-def _bind(state: State, host: Host, job: Job, stack: Stack) -> bool:
+def prove(job: Job, fabric_too: bool) -> None:
+    """All ranks read again and one more completion, while a failure can still be cleaned up.
+
+    Raises BindError: a rank that dies right behind the load must not leave the others up.
+    """
+    for one in job.hosts:
+        job.changed(one)
+    wrong = faults(job, fabric_too)
+    if wrong:
+        raise BindError(f"after the launch: {'; '.join(wrong)}")
+
+
+def _bind(state: State, host: Host, job: Job, stack: Stack, fabric_too: bool) -> bool:
     ranks: list[Watched] = []
     with interrupted() as asked_to_end:
         try:
@@ -288,20 +302,19 @@ def _bind(state: State, host: Host, job: Job, stack: Stack) -> bool:
             start_rank(job, head)
             host.log(f"rank 0 started on {head.host.name}")
             reply = wait_until_served(job, ranks, stack, asked_to_end)
+            seconds = round(time.monotonic() - began, 1)
+            prove(job, fabric_too)
         except (BindError, RemoteError) as error:
             return fail(state, host, job, clean_up(job, ranks, str(error)))
         except Exception as error:
             reason = f"unexpected {type(error).__name__}: {error}"
             return fail(state, host, job, clean_up(job, ranks, reason))
-    seconds = round(time.monotonic() - began, 1)
     job.figures["bind_seconds"] = seconds
     job.figures["canary"] = {"seconds": round(reply.seconds, 2), "tokens": reply.tokens}
     host.log(
         f"{stack.serve.model_name} answered after {seconds} s: {reply.content.strip()[:120]!r}",
         log_func=logger.info,
     )
-    for one in job.hosts:
-        job.changed(one)
     return True
 
 
@@ -313,7 +326,7 @@ def _hold_on(workers: list[Watched], stack: Stack, asked_to_end: Callable[[], bo
         for rank in workers:
             poll(rank, ready)
         if asked_to_end():
-            raise BindError("this run was asked to end (Ctrl-C or SIGTERM)")
+            raise BindError("this run was asked to end (Ctrl-C, SIGTERM or a closed terminal)")
         left = until - time.monotonic()
         if left <= 0:
             return
@@ -346,19 +359,4 @@ def bound(job: Job, fabric_too: bool) -> Commands:
         except StackError as error:
             yield refuse(job, "; ".join(error.lines))
             return
-    yield FunctionCommand(_bind, (job, stack), {})
-
-
-@operation()
-def proven(job: Job, fabric_too: bool) -> Commands:
-    """
-    The last word of a launch: the state of all ranks read again, and one more completion.
-
-    + job: the run, with its stack
-    + fabric_too: whether the fabric is part of it
-    """
-    if not job.executing:
-        return
-    wrong = faults(job, fabric_too)
-    if wrong:
-        yield refuse(job, f"after the launch: {'; '.join(wrong)}")
+    yield FunctionCommand(_bind, (job, stack, fabric_too), {})

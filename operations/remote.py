@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from typing import Any, cast
@@ -44,15 +45,25 @@ def run(host: Host, command: str, stdin: str | None = None, timeout_s: float = 6
             bounded = f"timeout --kill-after=5 {timeout_s:.0f} sh -c {shlex.quote(command)}"
             good, output = host.run_shell_command(StringCommand(bounded), **connector)
     except TimeoutError:
+        _hang_up(host)
         raise RemoteError(
             f"{host.name}: no answer within {timeout_s + LINK_SLACK_S:.0f} s"
         ) from None
     except (OSError, EOFError, SSHException, ConnectError) as error:
+        _hang_up(host)
         raise RemoteError(f"{host.name}: the connection is gone ({error})") from None
     if not good:
         said = " ".join(output.stderr_lines or output.stdout_lines).strip()
         raise RemoteError(f"{host.name}: {said or 'the command failed without a word'}")
     return output.stdout
+
+
+def _hang_up(host: Host) -> None:
+    """Forget a link that broke, so that the next command opens a new one: pyinfra keeps taking a
+    dead transport for a connection, and a host would stay lost after one dropped link."""
+    with contextlib.suppress(Exception, gevent.Timeout), gevent.Timeout(5):
+        host.disconnect()
+    host.connected = False
 
 
 def call(host: Host, *arguments: str, stdin: Any = None, timeout_s: float = 60) -> dict[str, Any]:

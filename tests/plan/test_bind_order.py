@@ -16,6 +16,7 @@ from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
 from facts.snapshot import END
+from gates.client import Reply
 from operations import ranks
 from operations.job import Job, run_folder
 from stacks.definition import Stack
@@ -145,6 +146,20 @@ def test_a_worker_that_dies_while_the_head_loads_takes_the_head_down(launch: Mad
     assert made.steps()[-2:] == [("spark1", "end"), ("spark2", "end")]
     assert job.problem is not None
     assert job.problem.startswith("rank 1 on @fake/spark2 ended")
+
+
+def test_a_rank_that_dies_behind_the_answer_takes_the_others_down_too(
+    launch: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head answered; read again, the hosts have no rank (their snapshots here are bare)."""
+    monkeypatch.setattr(ranks, "ask_head", lambda *_: Reply("lab-model", "391", 1, 0.1))
+    ready = looks(state(0), "The server is fired up and ready to roll!")
+    made = launch()
+    job = made.run({0: {"ranks look spark-lab-0 ": answered(ready)}})
+    assert made.steps()[-2:] == [("spark1", "end"), ("spark2", "end")]
+    assert job.problem is not None
+    assert "after the launch: " in job.problem
+    assert "all ranks are down" in job.problem
 
 
 def test_a_rank_that_restarted_is_dead(launch: Made) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,16 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import add_op, operation
 from pyinfra.api.operations import run_ops
+from pyinfra.api.state import StateStage
 from pyinfra.context import host as here
 
+import operations.job
 from operations.job import (
     Commands,
     Job,
     barrier,
     close,
+    make_run_folder,
     milestone,
     receipt,
     refuse,
@@ -177,3 +181,24 @@ def test_generations_sort_by_time(job: Job) -> None:
     later = made_job(cluster(), [{}, {}], None, ())
     assert job.generation <= later.generation
     assert len(job.generation) == len("20260826T060000Z")
+
+
+def test_a_run_that_was_cut_off_has_not_succeeded(job: Job) -> None:
+    job.enter("Bind")
+    job.state.current_stage = StateStage.Execute
+    close(job)
+    told = json.loads((run_folder(job) / "receipt.json").read_text())
+    assert (told["ok"], told["reason"]) == (False, 'ended early at "Bind"')
+
+
+def test_ctrl_c_is_a_failure_with_its_stage(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations.job, "_jobs", {"serve": job})
+    job.enter("Old ranks down")
+    with pytest.raises(SystemExit) as ended:
+        operations.job._asked_to_end(signal.SIGINT, None)
+    assert ended.value.code == 130
+    assert job.problem == 'ended by SIGINT at "Old ranks down"'
+
+
+def test_logs_and_receipts_are_for_their_owner_alone(job: Job) -> None:
+    assert make_run_folder(job).stat().st_mode & 0o777 == 0o700
