@@ -13,10 +13,19 @@ class Failed(Exception):
 def run(
     argv: Sequence[str], timeout_s: float = 60, stdin: str | None = None
 ) -> tuple[int, str, str]:
-    """Return (exit status, stdout, stderr) as text; 127 when the program is not there."""
+    """Return (exit status, stdout, stderr) as text; 127 when the program is not there.
+
+    What is not UTF-8 becomes U+FFFD: docker cuts long log lines in the middle of a character.
+    """
     try:
         done = subprocess.run(
-            argv, input=stdin, capture_output=True, timeout=timeout_s, check=False, text=True
+            argv,
+            input=stdin,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
         )
     except FileNotFoundError:
         return 127, "", f"{argv[0]}: not installed"
