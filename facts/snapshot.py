@@ -163,7 +163,11 @@ class Snapshot(FactBase[HostState]):
 
     def command(self, ask: Ask) -> StringCommand:
         question = shlex.quote(json.dumps(vars(ask)))
+        absent = json.dumps({"ok": False, "message": "python3 is not installed"})
         script = (
+            # The input is read to its end, so that whoever sends it does not fail over it.
+            "if ! command -v python3 > /dev/null; then cat > /dev/null; "
+            f"echo {shlex.quote(absent)}; echo {shlex.quote(END)}; exit 0; fi; "
             # The installed copy keeps its compiled form, which is faster on a slow host.
             f'p={INSTALLED}; if [ "$(cat $p/SHA256 2>/dev/null)" = {program_sha256()} ]; then '
             f"python3 -I $p snapshot {question}; else "
@@ -176,7 +180,10 @@ class Snapshot(FactBase[HostState]):
         if not output or output[-1] != END:
             return unread(f"answer cut short: {' '.join(output)[-120:]!r}")
         try:
-            return state_of(json.loads("".join(output[:-1])))
+            answer = json.loads("".join(output[:-1]))
+            if isinstance(answer, dict) and answer.get("ok") is False:
+                return unread(str(answer.get("message")))
+            return state_of(answer)
         except (ValueError, RecursionError) as error:
             return unread(f"odd answer: {error}")
 
@@ -194,8 +201,17 @@ class Reader:
         with self._locks.setdefault(host.name, Lock()):
             key = (host.name, host.state.is_executing)
             if key not in self._kept:
-                self._kept[key] = host.get_fact(Snapshot, ask=self.ask, _stdin=program_archive())
+                self._kept[key] = self._ask(host)
             return self._kept[key]
+
+    def _ask(self, host: Host) -> HostState:
+        try:
+            return host.get_fact(Snapshot, ask=self.ask, _stdin=program_archive())
+        except EOFError:  # out of getpass, where pyinfra asks for sudo's password
+            return unread(
+                "sudo asks for a password and there is no terminal; "
+                "use NOPASSWD or run it from a terminal"
+            )
 
     def forget(self, host: Host) -> None:
         """The host was changed: whoever asks next reads it again."""

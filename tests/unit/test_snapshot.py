@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyinfra.connectors.fake import FakeConnector
 
 from facts.containers import Containers
 from facts.fabric import Fabric, bond
@@ -263,3 +265,50 @@ def test_the_command_runs_this_program_whatever_is_installed(
     assert own is not None
     assert own.data == b"x"
     assert [p for p in tmp_path.iterdir() if p.name.startswith("tmp.")] == []
+
+
+def test_a_host_without_python3_is_named_so(tmp_path: Path) -> None:
+    """With the tools that the shell text needs and no python3 on the path."""
+    for tool in ("cat", "base64", "mktemp", "rm"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
+    done = subprocess.run(
+        ["/bin/sh", "-c", Snapshot().command(Ask()).get_raw_value()],
+        input=program_archive(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    state = Snapshot().process(done.stdout.splitlines())
+    assert set(state.unknowns()) == set(PARTS)
+    assert state.boot == Unknown("python3 is not installed")
+
+
+def test_a_snapshot_that_failed_as_a_whole_says_why() -> None:
+    answer = {"ok": False, "message": "OSError: No space left on device"}
+    state = Snapshot().process([json.dumps(answer), END])
+    assert set(state.unknowns()) == set(PARTS)
+    assert state.boot == Unknown("OSError: No space left on device")
+
+
+def test_a_password_that_nobody_can_type_is_an_unread_host(
+    document: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = made_job(cluster(), [document, document], None, ())
+    asked = []
+
+    def no_terminal(*_: Any, **__: Any) -> None:
+        asked.append(1)
+        raise EOFError
+
+    monkeypatch.setattr(FakeConnector, "run_shell_command", no_terminal)
+    state = job.read(job.hosts[0])
+    assert set(state.unknowns()) == set(PARTS)
+    assert str(state.boot) == (
+        "unknown (sudo asks for a password and there is no terminal; "
+        "use NOPASSWD or run it from a terminal)"
+    )
+    job.read(job.hosts[0])
+    assert asked == [1]

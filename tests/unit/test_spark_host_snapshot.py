@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +30,7 @@ ASK: dict[str, Any] = {
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-I", str(PROGRAM), *arguments],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,
@@ -106,12 +109,51 @@ def test_an_unknown_command_is_refused_with_those_that_there_are(
     assert "want one of: snapshot" in done.stderr
 
 
-def test_a_command_that_fails_has_no_traceback_and_no_mark(tmp_path: Path) -> None:
-    done = run("journal", "no-such-action")
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("journal", "no-such-action"), "ValueError: unknown action no-such-action"),
+        (("journal",), "IndexError: list index out of range"),
+        (("shards", "verify", "/d", "a"), "JSONDecodeError: "),
+    ],
+)
+def test_a_command_that_fails_says_why_in_its_answer_and_on_standard_error(
+    arguments: tuple[str, ...], why: str
+) -> None:
+    done = run(*arguments)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("spark-host journal: ")
-    assert END not in done.stdout
+    assert done.stderr.startswith(f"spark-host {arguments[0]}: {why}")
+    answer, end = done.stdout.splitlines()
+    assert end == END
+    assert json.loads(answer)["ok"] is False
+    assert json.loads(answer)["message"].startswith(why)
+
+
+def test_a_person_at_the_console_reads_no_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undo = module("undo")
+    main = runpy.run_path(str(PROGRAM / "__main__.py"))["main"]
+
+    def full(_: list[str]) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(undo, "main", full)
+    assert main(["spark_host", "undo", "--words"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "spark-host undo: OSError: No space left on device\n"
+
+
+def test_the_usage_lists_every_command_there_is() -> None:
+    program = runpy.run_path(str(PROGRAM / "__main__.py"))
+    lines = re.findall(r"python3 spark_host (\w+) +([a-z|]*)", program["__doc__"])
+    assert {command for command, _ in lines} == set(program["COMMANDS"])
+    for command, actions in lines:
+        text = (PROGRAM / f"{command}.py").read_text()
+        missing = [one for one in actions.split("|") if not re.search(rf"\b{one}\b", text)]
+        assert missing == [], command
 
 
 def test_the_program_is_plain_python_without_anything_installed() -> None:

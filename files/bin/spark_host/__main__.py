@@ -4,12 +4,16 @@
     python3 spark_host journal  put|remove|setting|list ...          keep originals, write files
     python3 spark_host units    down|enable|default ...              systemd, states kept first
     python3 spark_host undo     --plan|--run ...                     give it all back
-    python3 spark_host shards   verify|status ...                    hash model files
+    python3 spark_host shards   verify ...                           hash model files
     python3 spark_host shm      list|clean                           segments in /dev/shm
-    python3 spark_host fabric   try|confirm|revert ...               netplan with a timed way back
-    python3 spark_host ranks    record|watch|quiet ...               containers of an engine
+    python3 spark_host fabric   try|status|confirm ...               netplan with a timed way back
+    python3 spark_host ranks    record|look|save|end|stop|quiet ...  containers of an engine
+    python3 spark_host crontab  settle ...                           end what held lines started
+    python3 spark_host memory                                        drop the page cache, compact
+    python3 spark_host starters hold|rearm                           other ways to start an engine
 
-Each command prints one JSON document and the line in END, so that a cut-off answer is seen.
+Each command prints one JSON document and the line in END, so that a cut-off answer is seen; one
+that fails says why in "message" of {"ok": false, "message"}, and on standard error.
 """
 
 from __future__ import annotations
@@ -27,6 +31,14 @@ COMMANDS = (
 END = "--end of spark-host--"
 
 
+def failed(argv: list[str], message: str) -> int:
+    """Say why on both ways out: callers over SSH read the answer, a person the other one."""
+    sys.stderr.write(f"spark-host {argv[1]}: {message}\n")
+    if "--words" not in argv:
+        sys.stdout.write(json.dumps({"ok": False, "message": message}) + "\n" + END + "\n")
+    return 1
+
+
 def main(argv: list[str]) -> int:
     if len(argv) < 2 or argv[1] not in COMMANDS:
         sys.stderr.write(f"spark-host: want one of: {' '.join(COMMANDS)}\n")
@@ -37,11 +49,9 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:
         return 1
     except Failed as error:
-        sys.stderr.write(f"spark-host {argv[1]}: {error}\n")
-        return 1
-    except (OSError, ValueError, KeyError) as error:
-        sys.stderr.write(f"spark-host {argv[1]}: {type(error).__name__}: {error}\n")
-        return 1
+        return failed(argv, str(error))
+    except (OSError, ValueError, LookupError) as error:
+        return failed(argv, f"{type(error).__name__}: {error}")
     if isinstance(answer, int):  # it spoke for itself, to a person
         return answer
     sys.stdout.write(json.dumps(answer) + "\n" + END + "\n")
