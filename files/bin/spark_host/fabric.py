@@ -28,6 +28,7 @@ STATE = "/run/spark-converge/fabric"
 ETC, TRIAL = "/etc/netplan", "/run/netplan"
 EMPTY = "network:\n  version: 2\n"
 UNIT = "spark-converge-fabric"
+REVERT_S = 30  # a `netplan apply` took 28 s in the lab under load
 
 
 def say(phase: str, message: str = "") -> None:
@@ -86,15 +87,30 @@ def delete_links(plan: dict[str, Any]) -> None:
             run(["ip", "link", "delete", name])
 
 
+def earlier_trial(seconds: float) -> str | None:
+    """Why no trial begins now: the open one finds its confirmation and its way back in STATE."""
+    _code, out, _err = run(["systemctl", "is-active", UNIT])
+    if out.strip() not in ("active", "activating", "deactivating"):
+        return None
+    now = time.monotonic()
+    deadline = load_plan().get("deadline_s", now + seconds)
+    left_s = max(deadline - now, 0) + REVERT_S
+    return (
+        "an earlier trial of the fabric is still open or being reverted; "
+        f"run this again in {left_s:.0f} s"
+    )
+
+
 def start(seconds: float) -> dict[str, Any]:
     plan = json.load(sys.stdin)
-    refusal = check(plan)
+    refusal = earlier_trial(seconds) or check(plan)
     if refusal:
         return {"ok": False, "message": refusal}
     for name, was in network.live(plan["devices"]).items():
         journal.setting(f"link.{name}", json.dumps(was), "")
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     os.makedirs(TRIAL, mode=0o755, exist_ok=True)
+    plan["deadline_s"] = time.monotonic() + seconds
     with open(f"{STATE}/plan", "w") as file:
         json.dump(plan, file)
     if os.path.exists(f"{STATE}/confirmed"):
