@@ -21,8 +21,10 @@ UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 SYSFS = "/sys/devices/system/cpu/cpufreq"
 
 
-def unit_text() -> bytes:
-    return (Path(__file__).parents[1] / "files" / "units" / UNIT).read_bytes()
+def unit_text(want: str) -> bytes:
+    """The boot unit for this governor."""
+    template = (Path(__file__).parents[1] / "files" / "units" / UNIT).read_bytes()
+    return template.replace(b"@GOVERNOR@", want.encode())
 
 
 def wrong_policies(found: Cpufreq, want: str) -> list[str]:
@@ -39,14 +41,14 @@ def not_offered(found: Cpufreq, want: str) -> list[str]:
     ]
 
 
-def persisted(state: HostState) -> bool:
-    """Is our boot unit there, as it should be, and enabled?"""
+def persisted(state: HostState, want: str) -> bool:
+    """Is our boot unit there for this governor, byte for byte, and enabled?"""
     if isinstance(state.files, Unknown) or not isinstance(state.services, Services):
         return False
     own, unit = state.files.get(UNIT_PATH), state.services.asked.get(UNIT)
     return (
         own is not None
-        and own.data == unit_text()
+        and own.data == unit_text(want)
         and unit is not None
         and unit.file_state == "enabled"
     )
@@ -73,11 +75,11 @@ def governor(job: Job, rank: int, want: str) -> Commands:
         host.log("unsupported: this host has no CPU frequency policies", log_func=logger.warning)
         return
     wrong = wrong_policies(found, want)
-    if not wrong and persisted(state):
+    if not wrong and persisted(state, want):
         host.noop(f"{len(found.policies)} CPU frequency policies under {want}")
         return
-    if not persisted(state):
-        yield put(UNIT_PATH, unit_text(), 0o644)
+    if not persisted(state, want):
+        yield put(UNIT_PATH, unit_text(want), 0o644)
         yield StringCommand(quiet("units", "enable", UNIT))
     if wrong:
         before = {p.name: p.governor or "" for p in found.policies}
@@ -87,6 +89,6 @@ def governor(job: Job, rank: int, want: str) -> Commands:
     job.changed(host)
     now = job.read(host)
     left = wrong_policies(now.cpufreq, want) if isinstance(now.cpufreq, Cpufreq) else ["unread"]
-    if left or not persisted(now):
+    if left or not persisted(now, want):
         seen = f"{', '.join(left)} not under {want}" if left else f"{UNIT} is not enabled"
         yield refuse(job, f"{host.name}: {seen} after the change")

@@ -109,7 +109,7 @@ def governor(state: HostState, want: str) -> Iterator[Item]:
     if isinstance(state.files, Unknown) or isinstance(state.services, Unknown):
         yield unread("cpu", "governor at boot", want, "its boot unit could not be read")
         return
-    kept = cpufreq.persisted(state)
+    kept = cpufreq.persisted(state, want)
     seen = f"{cpufreq.UNIT} {'enabled' if kept else 'absent, changed or not enabled'}"
     yield judged("cpu", "governor at boot", want, seen, kept)
 

@@ -296,9 +296,10 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     made["services"]["units"][cpufreq.UNIT] = unit(cpufreq.UNIT, "active", "enabled")
     for name in TRIGGERS:
         made["services"]["triggers"][name] = unit(name, "inactive", "disabled")
+    governor = host_settings()["governor"]
     for policy in made["cpufreq"]["policies"].values():
-        policy["governor"] = host_settings()["governor"]
-    made["files"][cpufreq.UNIT_PATH] = file_of(cpufreq.unit_text(), 0o644)
+        policy["governor"] = governor
+    made["files"][cpufreq.UNIT_PATH] = file_of(cpufreq.unit_text(governor), 0o644)
     mtu = wanted.fabric.mtu
     made["fabric"] |= {
         "interfaces": {

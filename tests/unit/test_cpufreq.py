@@ -81,18 +81,29 @@ ENABLED = unit(UNIT, "active", "enabled")
 
 
 def test_the_setting_lasts_only_with_the_units_bytes_enabled() -> None:
-    own = file_of(unit_text(), 0o644)
-    assert persisted(state(own, ENABLED))
-    assert not persisted(state(None, ENABLED))
-    assert not persisted(state(file_of(unit_text() + b"#"), ENABLED))
-    assert not persisted(state(own, unit(UNIT, "active", "disabled")))
-    assert not persisted(state(own, absent_unit(UNIT)))
+    own = file_of(unit_text("schedutil"), 0o644)
+    assert persisted(state(own, ENABLED), "schedutil")
+    assert not persisted(state(None, ENABLED), "schedutil")
+    assert not persisted(state(file_of(unit_text("schedutil") + b"#"), ENABLED), "schedutil")
+    assert not persisted(state(own, unit(UNIT, "active", "disabled")), "schedutil")
+    assert not persisted(state(own, absent_unit(UNIT)), "schedutil")
+
+
+def test_a_boot_unit_for_another_governor_is_not_the_wanted_one() -> None:
+    own = file_of(unit_text("schedutil"), 0o644)
+    assert not persisted(state(own, ENABLED), "powersave")
+    assert persisted(state(file_of(unit_text("powersave")), ENABLED), "powersave")
 
 
 def test_an_unread_host_has_no_lasting_setting() -> None:
-    assert not persisted(state_of({}))
-    assert not persisted(state_of({"files": {UNIT_PATH: file_of(unit_text())}}))
+    assert not persisted(state_of({}), "schedutil")
+    own = {"files": {UNIT_PATH: file_of(unit_text("schedutil"))}}
+    assert not persisted(state_of(own), "schedutil")
 
 
-def test_the_boot_unit_sets_the_governor_of_the_settings_file() -> None:
-    assert b"schedutil" in unit_text()
+@pytest.mark.parametrize("want", ["schedutil", "powersave"])
+def test_the_boot_unit_sets_the_governor_that_is_wanted_and_no_other(want: str) -> None:
+    text = unit_text(want).decode()
+    assert f'do echo {want} > "$p"' in text
+    assert "@" not in text
+    assert want == "schedutil" or "schedutil" not in text
