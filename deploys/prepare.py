@@ -15,7 +15,7 @@ rank = host.data.rank
 
 preflight_checks(run=run, launches=False)
 harmless(run=run, rank=rank)
-if run.stack is not None and not run.stack.unlocked:
+if run.stack is not None:
     pinned(run=run, rank=rank, stack=run.stack)
 job.barrier(job=run, title="Fabric", name="Stage: Fabric")
 fabric.converged(

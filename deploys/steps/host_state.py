@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pyinfra import logger
 from pyinfra.api.deploy import deploy
+from pyinfra.context import host
 
 from deploys.steps.begin import host_settings
 from operations import boot, cpufreq, images, job, program, services, shards
@@ -29,7 +31,14 @@ def harmless(run: Job, rank: int) -> None:
 
 @deploy("Pinned bytes")
 def pinned(run: Job, rank: int, stack: Stack) -> None:
-    """Image by digest, model files by SHA-256, with the old engine still serving."""
+    """Image by digest, model files by SHA-256, with the old engine still serving.
+
+    Of a stack that is unlocked nothing is fetched; what its lock lacks is said.
+    """
+    if stack.unlocked:
+        for gap in stack.unlocked:
+            host.log(f"passed over: {gap}", log_func=logger.warning)
+        return
     job.barrier(job=run, title="Image by digest", name="Stage: Image by digest")
     images.present(
         job=run, rank=rank, reference=stack.image_reference, name=f"Image of {stack.name} by digest"

@@ -6,10 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
+from stacks.definition import load
 from tests.plan.conftest import Pair, Run
 from tests.plan.made_pair import container, file_of, install
 
 Made = Callable[..., Pair]
+
+RANKS = "spark_host ranks"
+# What spark-host says where a rank goes down as it should.
+ENDS = {
+    "spark_host ranks save ": {"folder": "/var/lib/spark-converge/saved/x"},
+    "spark_host ranks end ": {"ok": True, "left": [], "message": ""},
+    "spark_host ranks quiet ": {"back": []},
+}
 
 MIXED = """\
 network:
@@ -148,6 +157,16 @@ def test_an_unlocked_stack_is_not_served(pair: Made, arguments: tuple[str, ...])
         executed_nothing(run, "spark1", "spark2")
 
 
+def test_prepare_says_what_it_passes_over_of_an_unlocked_stack(pair: Made) -> None:
+    run = pair().plan("prepare", "--data", "stack=glm53-sglang-nvfp4")
+    assert run.status == 0, run.err
+    told = [ln for ln in run.err.splitlines() if "passed over: " in ln]
+    gaps = load("glm53-sglang-nvfp4").unlocked
+    assert gaps
+    for gap in gaps:
+        assert sum(gap in line for line in told) == 2, gap  # on each host
+
+
 def test_a_stack_that_is_not_shipped_is_named_with_those_that_are(pair: Made) -> None:
     run = pair().plan("serve", "--data", "stack=glm99")
     is_refused(run)
@@ -185,16 +204,51 @@ def test_a_host_that_is_gone_refuses_the_others(pair: Made, gone: str) -> None:
 def test_stop_takes_down_what_it_can_reach_and_fails_all_the_same(pair: Made) -> None:
     made = pair()
     install(made.snapshots[1])  # @fake cannot
-    made.answers.update(
-        {
-            "spark_host ranks save ": {"folder": "/var/lib/spark-converge/saved/x"},
-            "spark_host ranks end ": {"ok": True, "left": [], "message": ""},
-            "spark_host ranks quiet ": {"back": []},
-        }
-    )
+    made.answers.update(ENDS)
     run = made.run("stop", "-y", "--debug", gone="spark1")
     is_refused(run)
-    done = [c for c in run.commands("spark2") if "spark_host ranks" in c]
+    done = [c for c in run.commands("spark2") if RANKS in c]
     assert [c.split("spark_host ")[1].split()[1] for c in done] == ["save", "end", "quiet"]
     assert "dsf-lab-engine-1" in done[1]
     assert "stop failed: spark1: " in run.err
+
+
+@pytest.mark.parametrize("gone", ["spark1", "spark2"])
+def test_the_plan_of_stop_is_made_for_the_hosts_that_are_left(pair: Made, gone: str) -> None:
+    left = {"spark1": "spark2", "spark2": "spark1"}[gone]
+    run = pair().plan("stop", gone=gone)
+    assert "Traceback" not in run.err
+    assert "No container starts by itself" in dict(run.changes)
+    assert {host for _, hosts in run.changes for host in hosts} == {left}
+
+
+def broken_install(made: Pair) -> None:
+    """@fake says yes to the installation, but the program is not there afterwards."""
+
+
+def broken_hold(made: Pair) -> None:
+    """The crontab of the head is still armed after it was written."""
+    for snapshot in made.snapshots:
+        install(snapshot)
+
+
+@pytest.mark.parametrize("fault", [broken_install, broken_hold])
+def test_a_host_that_cannot_be_held_is_taken_down_by_stop_all_the_same(
+    pair: Made, fault: Callable[[Pair], None]
+) -> None:
+    made = pair()
+    fault(made)
+    made.answers.update(ENDS)
+    run = made.run("stop", "-y", "--debug")
+    is_refused(run)
+    for host in made.names:
+        done = [c.split("spark_host ")[1].split()[1] for c in run.commands(host) if RANKS in c]
+        assert done == ["save", "end", "quiet"]
+    assert "stop failed: @fake/spark" in run.err
+
+
+@pytest.mark.parametrize("deploy", ["serve", "verify", "prepare"])
+def test_no_name_is_no_stack(pair: Made, deploy: str) -> None:
+    run = pair().plan(deploy, "--data", "stack=")
+    is_refused(run)
+    assert "stack '' found; dsf-lab, glm53-sglang-nvfp4, lab allowed" in run.err
