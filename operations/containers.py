@@ -127,7 +127,7 @@ def stay_down(job: Job, seconds: int, fabric_too: bool) -> Commands:
     """
     went_down = bool(job.figures.get("taken_down"))
     planned = not job.executing and any(
-        to_end(job, one, fabric_too) for one in range(len(job.hosts))
+        to_end(job, job.hosts.index(one), fabric_too) for one in job.reachable()
     )
     launching = job.stack is not None and bool(faults(job, fabric_too))
     if launching or went_down or planned:

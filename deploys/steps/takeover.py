@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from operations import containers, crontab, job, memory, program, resurrection
+from operations import containers, crontab, job, memory, program, resurrection, tolerated
 from operations.job import Job
 
 # The seed's worker came back within minutes; a watchdog of the lab runs every minute.
@@ -36,11 +36,20 @@ def rearm_watchdogs(run: Job, rank: int) -> None:
 def stop_reachable(run: Job, rank: int) -> None:
     """As the teardown of a launch, but a host that fails does not keep the others up."""
     job.milestone(job=run, title="Watchdogs held", name="Stage: Watchdogs held")
-    program.installed(job=run, rank=rank, name="On-host program installed")
-    crontab.held(job=run, rank=rank, for_good=True, name="Cron watchdogs held behind a dated tag")
-    resurrection.held(
-        job=run, rank=rank, for_good=True, name="Units and timers that start engines held"
+    # Errors ignored: pyinfra would drop the host, and its rank would stay up without its head.
+    install, cron, units = (
+        "On-host program installed",
+        "Cron watchdogs held behind a dated tag",
+        "Units and timers that start engines held",
     )
+    steps = {
+        install: program.installed(job=run, rank=rank, name=install, _ignore_errors=True),
+        cron: crontab.held(job=run, rank=rank, for_good=True, name=cron, _ignore_errors=True),
+        units: resurrection.held(
+            job=run, rank=rank, for_good=True, name=units, _ignore_errors=True
+        ),
+    }
+    tolerated.blamed(job=run, rank=rank, steps=steps, name="What failed so far is remembered")
     job.milestone(job=run, title="Ranks down", name="Stage: Ranks down")
     if rank == 0:
         containers.ended(job=run, rank=rank, fabric_too=False, name="Head rank down")
