@@ -21,7 +21,8 @@ def _pull(state: State, host: Host, job: Job, reference: str) -> bool:
         run(host, f"docker pull --quiet {shlex.quote(reference)}", timeout_s=PULL_LIMIT_S)
     except RemoteError as error:
         return fail(state, host, job, f"image {reference} cannot be had on {error}")
-    job.changed(host)
+    for one in job.hosts:  # a long act: what was read before it is old, on every host
+        job.changed(one)
     return True
 
 

@@ -59,6 +59,8 @@ def _verify(state: State, host: Host, job: Job, stack: Stack) -> bool:
         log_func=logger.info,
     )
     job.figures.setdefault("shards", {})[host.name] = answer
+    for one in job.hosts:  # a long act: what was read before it is old, on every host
+        job.changed(one)
     return True
 
 

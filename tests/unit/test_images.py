@@ -76,3 +76,18 @@ def test_a_daemon_that_is_down_is_not_an_absent_image(stacks: tuple[Stack, Stack
     assert pulls(job) == []
     assert job.problem is not None
     assert "is the docker daemon up?" in job.problem
+
+
+def test_after_a_pull_no_host_is_taken_for_what_it_was_before(stacks: tuple[Stack, Stack]) -> None:
+    """A pull takes hours: what the other hosts said before it decides nothing after it."""
+    snapshots = [dirty(cluster(), rank, *stacks) for rank in range(2)]
+    job = made_job(cluster(), snapshots, stacks[0], stacks)
+    words = {"job": job, "rank": 0, "reference": stacks[0].image_reference}
+    add_op(job.state, present, host=job.hosts[0], **words)
+    job.state.is_executing = True
+    other = job.hosts[1]
+    job.read(other)
+    with contextlib.suppress(PyinfraError):
+        run_ops(job.state)
+    job.read(other)
+    assert len([c for c in commands(other) if " snapshot " in c]) == 2
