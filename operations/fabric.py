@@ -10,6 +10,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
+from facts.fabric import Fabric, Link
 from facts.unknown import Unknown
 from inventory.schema import Node
 from operations import remote
@@ -111,10 +112,19 @@ def converged(job: Job, node: Node, after_teardown: bool) -> Commands:
     yield FunctionCommand(_apply, (job, node), {})
 
 
-def _ping(state: State, host: Host, job: Job, rank: int) -> bool:
+def carrier_of(address: str, fabric: Fabric) -> Link | None:
+    """The link that holds an IPv4 address now, whatever the owner's file wants."""
+    held = (
+        link
+        for link in fabric.links.values()
+        if any(each.split("/")[0] == address for each in link.addresses)
+    )
+    return next(held, None)
+
+
+def _ping(state: State, host: Host, job: Job, rank: int, device: str, mtu: int) -> bool:
     cluster = job.cluster
-    # IPv4 and ICMP headers take 28 bytes of the MTU.
-    size = cluster.fabric.mtu - 28
+    size = mtu - 28  # IPv4 and ICMP headers
     for other in cluster.nodes:
         if other.rank == rank:
             continue
@@ -122,7 +132,7 @@ def _ping(state: State, host: Host, job: Job, rank: int) -> bool:
         try:
             remote.run(host, command, timeout_s=20)
         except RemoteError as error:
-            link = f"{cluster.fabric.device} of {host.name} to {other.name}"
+            link = f"{device} of {host.name} to {other.name}"
             return fail(
                 state, host, job,
                 f"{link} does not carry {size} bytes unfragmented ({error}): "
@@ -138,12 +148,26 @@ def ping(job: Job, rank: int, fabric_too: bool) -> Commands:
 
     + job: the run
     + rank: of this host
-    + fabric_too: as for the bind that follows
+    + fabric_too: as for the bind that follows; full size is the owner's file's MTU then, else the
+      MTU that the link has: a job that leaves the fabric alone takes it as it is
     """
     if not faults(job, fabric_too):
         return
-    state = job.read(job.hosts[rank]).fabric
+    host = job.hosts[rank]
+    state = job.read(host).fabric
     if isinstance(state, Unknown):
-        yield refuse(job, f"{job.hosts[rank].name}: fabric {state}")
+        yield refuse(job, f"{host.name}: fabric {state}")
         return
-    yield FunctionCommand(_ping, (job, rank), {})
+    device, mtu = job.cluster.fabric.device, job.cluster.fabric.mtu
+    if not fabric_too:
+        address = job.cluster.nodes[rank].fabric_address
+        link = carrier_of(address, state)
+        if link is None:
+            yield refuse(
+                job,
+                f"{host.name}: no link holds {address}, its fabric address in the owner's file; "
+                "bring the link up (deploys/prepare.py does while nothing runs)",
+            )
+            return
+        device, mtu = link.name, link.mtu
+    yield FunctionCommand(_ping, (job, rank, device, mtu), {})
