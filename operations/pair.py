@@ -1,5 +1,5 @@
 """The pair as one thing: which ranks run, and whether that is what was asked for. Pure but for
-`serving`, which asks the model itself."""
+`faults`, which reads the hosts, and `ask_head`, which asks the model itself."""
 
 from __future__ import annotations
 
@@ -59,6 +59,26 @@ def engines(rank: int, state: HostState, known: Sequence[Stack]) -> list[Found]:
     """The containers of known stacks on one host, running or not."""
     named = ((one, stack_of(one, known)) for one in containers_of(state))
     return [Found(rank, stack, one) for one, stack in named if stack]
+
+
+def strays(
+    rank: int, state: HostState, stack: Stack, spec: RankSpec | None, known: Sequence[Stack]
+) -> list[Found]:
+    """Engines that are not the wanted rank: of another stack, or of this one by another name.
+
+    spec: of the rank, None when it could not be made. Whatever else the wanted compose project
+    starts beside its engine is part of it.
+    """
+
+    def belongs(found: Found) -> bool:
+        one = found.container
+        if found.stack != stack.name:
+            return False
+        if spec is None or one.name == spec.container_name:
+            return True
+        return spec.compose is not None and one.compose_project == spec.compose.project
+
+    return [found for found in engines(rank, state, known) if not belongs(found)]
 
 
 def foreign(state: HostState, known: Sequence[Stack]) -> list[Container]:
@@ -185,10 +205,9 @@ def _faults(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
     ]
     found += generations(wanted, states)
     for rank, state in enumerate(states):
-        others = [e for e in engines(rank, state, job.known) if e.stack != stack.name]
         found += [
             f"{job.hosts[rank].name}: {e.container.name} of stack {e.stack} is there"
-            for e in others
+            for e in strays(rank, state, stack, wanted[rank], job.known)
         ]
         if fabric_too and not isinstance(state.fabric, Unknown):
             node = job.cluster.nodes[rank]

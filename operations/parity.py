@@ -13,9 +13,9 @@ from facts.snapshot import HostState
 from facts.unknown import Unknown
 from inventory.schema import Cluster
 from operations.items import Item, Verdict, judged, unread
-from operations.pair import engines, fabric_facts, rank_faults
+from operations.pair import engines, fabric_facts, rank_faults, strays
 from stacks.definition import Stack, StackError
-from stacks.render import rank_spec
+from stacks.render import RankSpec, rank_spec
 
 
 @dataclass(frozen=True)
@@ -131,15 +131,16 @@ def rank_item(
         return judged("engine", name, wanted, seen, not elsewhere)
     if isinstance(state.fabric, Unknown):
         return unread("engine", name, wanted, f"fabric {state.fabric}")
-    why = [
-        f"{f.container.name} of {f.stack} is {f.container.status}"
-        for f in found
-        if f.stack != stack.name
-    ]
+    spec: RankSpec | None = None
     try:
         spec = rank_spec(stack, cluster, rank, fabric_facts(cluster, rank, state.fabric))
-        why += [sentence.split(": ", 2)[-1] for sentence in rank_faults(spec, state)]
+        faults = [sentence.split(": ", 2)[-1] for sentence in rank_faults(spec, state)]
     except StackError as error:
-        why += error.lines
+        faults = error.lines
+    why = [
+        f"{f.container.name} of {f.stack} is {f.container.status}"
+        for f in strays(rank, state, stack, spec, known)
+    ]
+    why += faults
     seen = "; ".join(why) or f"{found[0].container.name} as wanted"
     return judged("engine", name, wanted, seen, not why)

@@ -12,6 +12,7 @@ from facts.containers import Container
 from facts.fabric import Fabric, parse
 from facts.snapshot import HostState
 from inventory.schema import Cluster
+from operations.containers import to_end
 from operations.pair import (
     containers_of,
     engines,
@@ -22,9 +23,12 @@ from operations.pair import (
     roce_v2_index,
     specs,
     stack_of,
+    strays,
 )
+from operations.pair import faults as job_faults
 from stacks.definition import Stack, StackError, load
 from stacks.render import RankSpec
+from tests.plan.made_job import made_job
 from tests.plan.made_pair import (
     Snapshot,
     bare,
@@ -331,3 +335,37 @@ def test_more_ranks_have_specs_of_their_own(stacks: tuple[Stack, Stack]) -> None
     assert [spec.rank for spec in made] == list(range(8))
     assert len({spec.spec for spec in made}) == 8
     assert {spec.world for spec in made} == {8}
+
+
+# What is there beside the wanted ranks?
+
+
+def test_a_second_container_of_the_wanted_stack_is_a_fault(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    """It holds memory or the port, and nobody asked for it: it goes down with the rest."""
+    lab = stacks[0]
+    pair[1]["containers"]["containers"].append(
+        container("spark-lab-by-hand", lab.image_reference, {})
+    )
+    job = made_job(PAIR, pair, lab, stacks)
+    assert job_faults(job, fabric_too=False) == [
+        "@fake/spark2: spark-lab-by-hand of stack lab is there"
+    ]
+    assert to_end(job, 1, fabric_too=False) == ["spark-lab-1", "spark-lab-by-hand"]
+
+
+def test_what_the_wanted_compose_project_starts_beside_its_engine_belongs_to_it(
+    stacks: tuple[Stack, Stack],
+) -> None:
+    dsf = stacks[1]
+    snapshots = [dirty(PAIR, rank, *stacks) for rank in range(2)]
+    project = {"com.docker.compose.project": "dsf-lab"}
+    snapshots[0]["containers"]["containers"] += [
+        container("dsf-lab-proxy-1", "nginx:1", project),
+        container("dsf-lab-by-hand", dsf.image_reference, {}),
+    ]
+    found = states(snapshots)
+    spec = specs(PAIR, dsf, found)[0]
+    others = [f.container.name for f in strays(0, found[0], dsf, spec, stacks)]
+    assert others == ["dsf-lab-by-hand"]

@@ -18,7 +18,7 @@ from operations.items import Item
 from operations.page import Column, Page, document, rendered
 from operations.parity import Line, alike, lines, rank_item
 from stacks.definition import Stack
-from tests.plan.made_pair import Snapshot, bare, cluster, dirty, locked, running
+from tests.plan.made_pair import Snapshot, bare, cluster, container, dirty, locked, running
 from tests.unit.test_verify_items import MACHINE
 
 
@@ -157,6 +157,16 @@ def test_another_stack_and_an_ended_rank_are_drifts(lab: Stack, dsf: Stack) -> N
         "drift",
         "spark-lab-0 is exited (exit status 137)",
     )
+
+
+def test_a_second_container_of_the_wanted_stack_is_a_drift(lab: Stack, dsf: Stack) -> None:
+    snapshots = running(cluster(), lab, dsf)
+    snapshots[1]["containers"]["containers"].append(
+        container("spark-lab-by-hand", lab.image_reference, {})
+    )
+    found = ranks(states(snapshots), lab, dsf)
+    assert [i.verdict for i in found] == ["ok", "drift"]
+    assert found[1].found == "spark-lab-by-hand of lab is running"
 
 
 def test_unread_containers_are_unknown_and_not_nothing(lab: Stack, dsf: Stack) -> None:
