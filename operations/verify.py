@@ -15,7 +15,7 @@ from facts.snapshot import HostState, unread
 from facts.unknown import Unknown
 from operations import pair, parity
 from operations.items import Item, items, judged
-from operations.job import Job, run_folder
+from operations.job import Job, make_run_folder
 from operations.page import Column, Page, document, rendered
 from operations.roll_call import RollCall
 from stacks.definition import Stack
@@ -77,9 +77,7 @@ def report(job: Job, stack: Stack, page: Page) -> None:
     """Print the page and leave it as JSON in this run's folder."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH_COLUMNS)
     console.print(rendered(page))
-    folder = run_folder(job)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "verify.json"
+    path = make_run_folder(job) / "verify.json"
     head = {
         "job": job.name,
         "cluster": job.cluster.name,

@@ -25,6 +25,7 @@ def converge(pair: Pair) -> Pair:
 def result(run: Run) -> dict[str, Any]:
     (path,) = run.state_home.glob("spark-converge/*-verify/verify.json")
     assert str(path) in run.out
+    assert path.parent.stat().st_mode & 0o777 == 0o700
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 
