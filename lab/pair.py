@@ -122,13 +122,21 @@ def down(home: LabHome) -> None:
 
 
 def destroy(home: LabHome, images: bool) -> None:
-    """Remove all that the lab made but its images; those too when `images` is set."""
+    """Remove all that the lab made but its images; those too when `images` is set.
+
+    What else is in the home stays, and is named: its path is the user's choice.
+    """
     down(home)
     if images:
         image.prune(home, keep=None)
-    for entry in home.root.iterdir():
-        if entry != home.images and entry.name != "lock":
+    kept = []
+    for entry in sorted(home.root.iterdir()):
+        if entry.name not in home.made:
+            kept.append(entry.name)
+        elif entry != home.images and entry.name != "lock":
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    if kept:
+        say(f"destroy: left in {home.root}, not made by the lab: {', '.join(kept)}")
     if home.sockets.exists():
         shutil.rmtree(home.sockets)
 

@@ -62,6 +62,18 @@ class LabHome:
         tag = hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
         return Path(tempfile.gettempdir()) / f"spark-lab-{os.getuid()}-{tag}"
 
+    @property
+    def made(self) -> frozenset[str]:
+        """Names of all that the lab makes in the root."""
+        paths = (
+            *(self.images, self.disks, self.run, self.keys, self.locks),
+            *(self.ssh_config, self.known_hosts, self.state_file, self.root / "s"),
+        )
+        return frozenset(path.name for path in paths) | {
+            *("lock", "accel.json", "engines.json", "build.log", "staging", "disk.json"),
+            *("registry", "registry.log", "registry.yaml", "registry.pid", "state.new"),
+        }
+
     def make(self) -> None:
         """Create the folders; only their owner may enter those with keys and sockets."""
         for folder in (self.root, self.images, self.disks, self.run, self.locks):
