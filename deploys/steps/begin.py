@@ -43,7 +43,7 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
     cluster: Cluster = host.data.cluster
     known = known_stacks(cluster.lock_dir)
     stack = next((one for one in known if one.name == stack_name), None)
-    if stack_name and stack is None:
+    if stack_name is not None and stack is None:  # an empty name is one too
         allowed = ", ".join(one.name for one in known)
         raise PyinfraError(f"stack {stack_name!r} found; {allowed} allowed")
     wanted = [stack] if stack else []
