@@ -273,7 +273,8 @@ def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -
 
 def scalar(value: object) -> str:
     """A value as YAML writes it on one line: `no` stays a name, 10 stays a number."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6)
+    style = '"' if isinstance(value, str) and "\n" in value else None
+    text: str = yaml.safe_dump(value, default_flow_style=True, default_style=style, width=10**6)
     return text.removesuffix("\n").removesuffix("\n...")
 
 
