@@ -20,7 +20,7 @@ from tests.running_lab import (
     set_fault,
 )
 
-STALL_S, CANARY_S = 20, 60  # deadlines of files/stacks/lab.yaml
+STALL_S, CANARY_S = 30, 60  # deadlines of files/stacks/lab.yaml
 LOAD_S = 150  # a bind of the lab takes 40 to 90 s, the more the busier this machine is
 
 
