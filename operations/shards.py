@@ -35,6 +35,12 @@ def directory(stack: Stack, model_dir: str) -> str:
     return f"{model_dir}/{stack.model.directory}"
 
 
+def volume(size_bytes: int) -> str:
+    """Bytes for a person: GiB of a real model, MiB of a small one."""
+    gib = size_bytes / 2**30
+    return f"{gib:.2f} GiB" if gib >= 1 else f"{size_bytes / 2**20:.1f} MiB"
+
+
 def _verify(state: State, host: Host, job: Job, stack: Stack) -> bool:
     where = directory(stack, job.cluster.model_dir)
     manifest = entries(stack)
@@ -54,7 +60,7 @@ def _verify(state: State, host: Host, job: Job, stack: Stack) -> bool:
             f"the lock of {stack.name} names; nothing is launched:\n    - {told}{tail}",
         )  # fmt: skip
     host.log(
-        f"{answer['files']} files, {answer['bytes'] / 2**30:.2f} GiB read and right "
+        f"{answer['files']} files, {volume(answer['bytes'])} read and right "
         f"in {answer['seconds']} s",
         log_func=logger.info,
     )

@@ -12,7 +12,7 @@ from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
 from facts.snapshot import END
-from operations.shards import verified
+from operations.shards import verified, volume
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import cluster, dirty, locked
 
@@ -36,3 +36,8 @@ def test_after_a_full_read_no_host_is_taken_for_what_it_was_before(
     job.read(other)
     assert job.problem is None
     assert len([c for c in commands(other) if " snapshot " in c]) == reads
+
+
+def test_a_volume_is_told_in_a_unit_that_shows_it() -> None:
+    assert volume(181 * 2**30 + 2**29) == "181.50 GiB"
+    assert volume(7 * 2**20 + 2**19) == "7.5 MiB"
