@@ -65,7 +65,8 @@ def _push(home: LabHome, tree: Path, version: str, name: str) -> oci.ImageDigest
 
 def _inputs_digest(tree: Path) -> str:
     total = hashlib.sha256(tree.name.encode())
-    sources = [_LAB / "oci.py", _LAB / "model.py", _LAB / "locks.py", *(_LAB / "engine").rglob("*")]
+    names = ("oci.py", "oci_layer.py", "model.py", "locks.py")
+    sources = [*(_LAB / name for name in names), *(_LAB / "engine").rglob("*")]
     for path in sorted(sources):
         if path.is_file() and path.suffix != ".pyc":
             total.update(path.name.encode() + path.read_bytes())

@@ -151,7 +151,9 @@ def _modules(root: Path, python: Path) -> list[Path]:
 
 def _libraries(root: Path, programs: Iterable[Path]) -> list[Path]:
     """The shared libraries that the programs need, and the loader."""
-    found = {_loader(root)}
+    # glibc loads this one by its name when a thread ends in the middle (an engine that exits on an
+    # error aborts without it); no program lists it.
+    found = {_loader(root), *root.glob("usr/lib/*-linux-gnu/libgcc_s.so.1")}
     for program in programs:
         for line in _load(root, "--list", str(program)).splitlines():
             place = line.partition("=>")[2].partition("(")[0].strip()

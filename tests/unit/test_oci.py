@@ -86,6 +86,12 @@ def test_layer_says_nothing_of_this_machine(archives: dict[str, Path]) -> None:
     assert {oct(m.mode) for m in members if m.isfile()} == {"0o644", "0o755"}
 
 
+def test_an_engine_that_exits_in_a_thread_finds_its_library(archives: dict[str, Path]) -> None:
+    """glibc loads libgcc_s by name for that; without it exit status 1 became an abort (134)."""
+    with tarfile.open(fileobj=io.BytesIO(Archive(archives["new"]).layer)) as layer:
+        assert any(name.endswith("/libgcc_s.so.1") for name in layer.getnames())
+
+
 def test_a_build_gives_the_same_bytes_again(archives: dict[str, Path], tmp_path: Path) -> None:
     again = oci.build(HOST_ROOT, "new", tmp_path)
     assert again.read_bytes() == archives["new"].read_bytes()
