@@ -150,6 +150,9 @@ def rearmed(job: Job, rank: int) -> Commands:
         return
     word = job.cluster.tags.hold
     wanted = {t.path: rearm(t.text, word) for t in found.tables if rearm(t.text, word) != t.text}
+    if not job.executing and faults(job, fabric_too=False):
+        # What this run would hold for its launch it would give back here: a plan says so.
+        wanted |= {table.path: table.text for table, _ in watchdogs(found)}
     if not wanted:
         host.noop("no held cron line")
         return

@@ -241,6 +241,9 @@ def rearmed(job: Job, rank: int) -> Commands:
         yield refuse(job, f"{host.name}: what could start an engine beside cron: {found}")
         return
     names = [s.name for s in starters_sources(found) if s.status == "held"]
+    if not job.executing and faults(job, fabric_too=False):
+        # What this run would hold for its launch it would give back here: a plan says so.
+        names += armed_names(found)
     if not names:
         host.noop("no held unit, timer or cron.* script")
         return

@@ -149,7 +149,16 @@ def test_rollback_holds_an_armed_watchdog_until_the_old_stack_serves(pair: Made)
     """On the dirty pair the old stack is there but does not answer over @fake: a relaunch."""
     names = [name for name, _ in pair().plan("rollback_dsf").changes]
     assert names.index("Cron watchdogs held behind a dated tag") < names.index("Head rank down")
-    assert names[-1] == "dsf-lab bound and answering"  # its own held line is not planned yet
+    assert names[-2:] == ["dsf-lab bound and answering", "Held cron lines given back"]
+
+
+def test_what_rollback_would_hold_for_its_launch_it_plans_to_give_back(pair: Made) -> None:
+    made = pair()
+    lane = {"path": "/etc/cron.hourly/lane", "inert": None, "held": False}
+    made.snapshots[1]["starters"]["scripts"] = [lane]
+    changes = made.plan("rollback_dsf").changes
+    for part in ("Units and timers that start engines held", "Held units and timers given back"):
+        assert (part, ("spark2",)) in changes
 
 
 def test_rollback_without_a_rollback_stack_is_refused(pair: Made) -> None:

@@ -20,16 +20,6 @@ restore = module("restore")
 OWNER = (os.getuid(), os.getgid())
 
 
-@pytest.fixture
-def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for the host's files; the journal lies beside it."""
-    monkeypatch.setattr(journal, "ROOT", str(tmp_path / "lib" / "journal"))
-    monkeypatch.setattr(module("links"), "FOLDERS", ())
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    return folder
-
-
 def put(path: Path, data: bytes, mode: int = 0o644, **words: Any) -> None:
     journal.put(str(path), mode, OWNER, data, **words)
 

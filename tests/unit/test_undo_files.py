@@ -9,7 +9,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,15 +22,6 @@ OWNER = (os.getuid(), os.getgid())
 WORD = "SPARK-HELD"
 WATCHDOG = "* * * * * /usr/local/bin/ready.sh >> /var/log/ready.log 2>&1"
 TABLE = f"# by hand\n\n{WATCHDOG}\n17 4 * * 0 /usr/bin/find /var/tmp -delete"  # no last newline
-
-
-@pytest.fixture
-def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(journal, "ROOT", str(tmp_path / "lib" / "journal"))
-    monkeypatch.setattr(module("links"), "FOLDERS", ())
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    return folder
 
 
 def put(path: Path, data: str, **words: Any) -> None:
