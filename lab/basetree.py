@@ -15,6 +15,7 @@ from lab.tree import GUEST, chroot, kernel_version, remove_tree, run
 _UNIT_PACKAGES = {
     "gdm3": ("gdm.service", "gdm3.service"),
     "gnome-remote-desktop": ("gnome-remote-desktop.service",),
+    "fwupd": ("fwupd.service", "fwupd-refresh.service", "fwupd-refresh.timer"),
 }
 _UNIT_DIR = Path("usr/lib/systemd/system")
 _BUILD_PACKAGES = ("gcc", "make")

@@ -13,12 +13,13 @@ from lab.tree import GUEST, chroot, kernel_version, remove_tree, run
 _MASKED = (
     "systemd-networkd-wait-online.service",
     "NetworkManager-wait-online.service",
-    "apt-daily.timer",
-    "apt-daily-upgrade.timer",
     "e2scrub_all.timer",
     "fstrim.timer",
 )
-_DISABLED = ("power-profiles-daemon.service", "e2scrub_reap.service", "docker.socket")
+_DISABLED = (
+    *("power-profiles-daemon.service", "e2scrub_reap.service", "docker.socket"),
+    "earlyoom.service",
+)
 _ENABLED = (
     "ssh.service",
     "cron.service",
@@ -31,6 +32,10 @@ _ENABLED = (
     "bluetooth.service",
     "ModemManager.service",
     "NetworkManager.service",
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "unattended-upgrades.service",
+    "fwupd-refresh.timer",
     "spark-lab-roce.service",
 )
 _DISK_SIZE = "8G"  # sparse; the tree itself is about 1 GiB

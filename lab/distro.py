@@ -32,6 +32,8 @@ _COMMON = (
     # What a Spark's desktop brings along; the rest of it is only unit files (basetree.py).
     *("cups", "cups-browsed", "avahi-daemon", "bluez", "modemmanager", "colord"),
     *("network-manager", "power-profiles-daemon"),
+    # What changes packages, firmware and services by itself, and what ends processes.
+    *("unattended-upgrades", "needrestart", "earlyoom"),
 )
 # linux-sysctl-defaults: without it ping is root's only.
 _DEBIAN = ("docker-cli", "docker-compose", "linux-sysctl-defaults")
