@@ -6,22 +6,27 @@ from dataclasses import dataclass
 
 from facts.unknown import Section
 
-# A unit in one of these file states is started by nobody but a person or another unit's request,
-# after the next boot too (masked-runtime ends with it).
-NOT_STARTED_AT_BOOT = ("disabled", "masked")
 ASLEEP = ("inactive", "failed")
 
 
 @dataclass(frozen=True)
 class Unit:
-    """name is canonical (gdm.service for gdm3); load: loaded, not-found, masked, ..."""
+    """name is canonical (gdm.service for gdm3); load: loaded, not-found, masked, ...
+
+    names: with its aliases; sub: running, exited, ...; triggers: sockets, paths, timers that start
+    it; triggered: what it starts itself, as a timer; starters: what starts it although it is
+    disabled (other units, D-Bus).
+    """
 
     name: str
+    names: tuple[str, ...]
     load: str
     active: str
+    sub: str
     file_state: str
     triggers: tuple[str, ...]
-    bus_name: str
+    triggered: tuple[str, ...]
+    starters: tuple[str, ...]
 
     @property
     def absent(self) -> bool:
@@ -34,7 +39,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Services:
-    """asked: unit as asked for -> unit found; units: canonical name -> unit, triggers included."""
+    """asked: unit as asked for -> unit found; units: canonical name -> unit, with what triggers
+    those and what they trigger."""
 
     asked: dict[str, Unit]
     units: dict[str, Unit]
@@ -43,11 +49,14 @@ class Services:
 def unit(properties: Section) -> Unit:
     return Unit(
         name=properties["Id"],
+        names=tuple(properties.get("Names", properties["Id"]).split()),
         load=properties["LoadState"],
         active=properties["ActiveState"],
+        sub=properties.get("SubState", ""),
         file_state=properties.get("UnitFileState", ""),
         triggers=tuple(properties.get("TriggeredBy", "").split()),
-        bus_name=properties.get("BusName", ""),
+        triggered=tuple(properties.get("Triggers", "").split()),
+        starters=tuple(properties["starters"]),
     )
 
 

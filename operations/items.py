@@ -19,7 +19,7 @@ from facts.shards import Shards
 from facts.snapshot import HostState, program_sha256
 from facts.unknown import Unknown
 from inventory.schema import BOND_DEVICE, Cluster, Node
-from operations import cpufreq, netplan, resurrection, services, shards
+from operations import boot, cpufreq, netplan, resurrection, services, shards
 from operations.pair import fabric_facts, foreign
 from stacks.definition import Stack
 
@@ -58,14 +58,14 @@ def program(state: HostState) -> Item:
     return judged("host", name, wanted, found, state.program == program_sha256())
 
 
-def boot(state: HostState, target: str) -> Item:
+def target(state: HostState, wanted: str) -> Item:
     found = state.boot
     if not isinstance(found, Boot):
-        return unread("host", "boots into", target, found)
+        return unread("host", "boots into", wanted, found)
     # The kernel command line wins over the default target, whatever systemctl says.
-    seen = f"{found.default_target}, but {found.override}" if found.override else ""
-    good = found.default_target == target and not found.override
-    return judged("host", "boots into", target, seen or found.default_target, good)
+    why = boot.forced(found, wanted)
+    told = boot.seen(found) + (f", but {why}" if why else "")
+    return judged("host", "boots into", wanted, told, boot.settled(found, wanted) and not why)
 
 
 def described(unit: Unit) -> str:
@@ -313,7 +313,7 @@ def items(
     stack: what the owner's file wants served; settings: files/host.yaml.
     """
     return [
-        boot(state, settings["boot_target"]),
+        target(state, settings["boot_target"]),
         program(state),
         *desktop(state, settings["services_down"]),
         *governor(state, settings["governor"]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 
-from facts.services import NOT_STARTED_AT_BOOT, Services, Unit
+from facts.services import Services, Unit
 from facts.unknown import Unknown
 from operations.job import Commands, Job, refuse
 from operations.journal import quiet
@@ -37,31 +37,46 @@ def startable_without_enabling(unit: Unit) -> bool:
 def plan(services: Services, names: Sequence[str]) -> Changes:
     """What is still to do; empty when every unit of `names` is absent or down for good.
 
-    Triggers (sockets, paths, timers) go first, or they would start the service again.
+    Triggers (sockets, paths, timers) go first, or they would start the service again. A unit that
+    something else still starts when it is disabled (a vendor's link, another unit, D-Bus) is
+    masked, unless that other unit goes down too.
     """
     stop: list[str] = []
     disable: list[str] = []
     mask: list[str] = []
-    for unit in (services.asked[name] for name in names):
-        if unit.absent:
+    todo = [one for name in names for one in with_triggers(services, services.asked[name])]
+    going = {name for one in todo for name in one.names}
+    for one in todo:
+        if one.absent:
             continue
-        triggers = [services.units[t] for t in unit.triggers if t in services.units]
-        for one in (*triggers, unit):
-            if not one.asleep and one.name not in stop:
-                stop.append(one.name)
-            if one.file_state in NOT_STARTED_AT_BOOT or one.absent:
-                continue
-            target = mask if startable_without_enabling(one) else disable
-            if one.name not in target:
-                target.append(one.name)
+        if not one.asleep and one.name not in stop:
+            stop.append(one.name)
+        others = [starter for starter in one.starters if starter not in going]
+        if one.file_state == "masked" or (one.file_state == "disabled" and not others):
+            continue
+        target = mask if others or startable_without_enabling(one) else disable
+        if one.name not in target:
+            target.append(one.name)
     return Changes(tuple(stop), tuple(disable), tuple(mask))
+
+
+def with_triggers(services: Services, unit: Unit) -> list[Unit]:
+    """A unit after everything that triggers it; only itself when it is absent."""
+    if unit.absent:
+        return [unit]
+    return [*(services.units[t] for t in unit.triggers if t in services.units), unit]
 
 
 def unsettled(services: Services, asked: Sequence[str]) -> list[str]:
     """One sentence for each unit that is not down for good."""
     todo = plan(services, asked)
-    names = dict.fromkeys((*todo.stop, *todo.disable, *todo.mask))
-    return [f"{n} is {services.units[n].active}/{services.units[n].file_state}" for n in names]
+    return [
+        f"{unit.name} is {unit.active}/{unit.file_state or 'no file'}"
+        + (f", started by {', '.join(unit.starters)}" if unit.starters and unit.asleep else "")
+        for unit in (
+            services.units[name] for name in dict.fromkeys((*todo.stop, *todo.disable, *todo.mask))
+        )
+    ]
 
 
 def command(todo: Changes) -> str:
@@ -85,13 +100,16 @@ def down_for_good(job: Job, rank: int, names: Sequence[str]) -> Commands:
     if isinstance(found, Unknown):
         yield refuse(job, f"{host.name}: services {found}")
         return
-    todo = plan(found, names)
-    if not todo:
+    if not plan(found, names):
         host.noop("the desktop services are down")
         return
-    yield StringCommand(command(todo))
-    job.changed(host)
-    now = job.read(host).services
-    left = [str(now)] if isinstance(now, Unknown) else unsettled(now, names)
+    # What `disable` leaves of a unit shows only then: static or indirect ones need a mask as well.
+    for _ in range(2):
+        yield StringCommand(command(plan(found, names)))
+        job.changed(host)
+        found = job.read(host).services
+        left = [str(found)] if isinstance(found, Unknown) else unsettled(found, names)
+        if isinstance(found, Unknown) or not left:
+            break
     if left:
         yield refuse(job, f"{host.name}: still not down for good: {', '.join(left)}")

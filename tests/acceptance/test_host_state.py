@@ -17,7 +17,12 @@ SEGMENTS = ("psm_*", "sem.*", "torch_*", "mp-*", "vllm*")
 
 
 def test_host_boots_into_the_wanted_target(host: Host, settings: dict[str, Any]) -> None:
-    assert read(host, "systemctl get-default").strip() == settings["boot_target"]
+    wanted = settings["boot_target"]
+    assert read(host, "systemctl get-default").strip() == wanted
+    link = read(host, "readlink -e /etc/systemd/system/default.target || true").strip()
+    assert link in ("", f"/usr/lib/systemd/system/{wanted}")
+    words = read(host, "cat /proc/cmdline").split()
+    assert not [w for w in words if w.startswith("systemd.unit=") and not w.endswith(f"={wanted}")]
 
 
 def test_service_is_down_and_nothing_can_start_it(

@@ -106,7 +106,7 @@ def file_of(text: str | bytes, mode: int = 0o600) -> dict[str, Any]:
     return {"mode": mode, "uid": 0, "gid": 0, "b64": base64.b64encode(data).decode()}
 
 
-def unit(name: str, active: str, file_state: str, triggers: str = "") -> dict[str, str]:
+def unit(name: str, active: str, file_state: str, triggers: str = "") -> dict[str, Any]:
     load_state = {"masked": "masked", "masked-runtime": "masked"}.get(file_state, "loaded")
     return {
         "Id": name,
@@ -114,12 +114,18 @@ def unit(name: str, active: str, file_state: str, triggers: str = "") -> dict[st
         "ActiveState": active,
         "UnitFileState": file_state,
         "TriggeredBy": triggers,
-        "BusName": "",
+        "starters": [],
     }
 
 
-def absent_unit(name: str) -> dict[str, str]:
-    return {"Id": name, "LoadState": "not-found", "ActiveState": "inactive", "UnitFileState": ""}
+def absent_unit(name: str) -> dict[str, Any]:
+    return {
+        "Id": name,
+        "LoadState": "not-found",
+        "ActiveState": "inactive",
+        "UnitFileState": "",
+        "starters": [],
+    }
 
 
 def link(mtu: int = 1500, *addresses: str, **changes: Any) -> dict[str, Any]:
@@ -220,7 +226,9 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     return {
         "boot": {
             "default_target": "graphical.target",
+            "fault": None,
             "override": None,
+            "override_from": [],
             "boot_id": f"boot-{rank}",
             "machine": "x86_64",
             "kernel": "6.12.74",

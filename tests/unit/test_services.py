@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from operations import services as operation
 from operations.services import Changes, command
 from tests.plan.made_pair import DESKTOP, TRIGGERS, absent_unit, unit
 
-Found = dict[str, dict[str, str]]
+Found = dict[str, dict[str, Any]]
 
 
 def services(units: Found, triggers: Found | None = None) -> Services:
@@ -125,6 +127,34 @@ def test_the_host_itself_acts_so_that_its_journal_comes_first() -> None:
     asked = json.loads(words[words.index("down") + 1])
     assert asked["mask"] == ["gdm.service", "colord.service"]
     assert {"cups.socket", "cups.path", "cups.service"} <= {*asked["stop"]} & {*asked["disable"]}
+
+
+def test_b11_a_disabled_unit_that_another_one_wants_is_masked() -> None:
+    gdm = unit("gdm.service", "inactive", "disabled") | {"starters": ["kiosk.target"]}
+    found = services({"gdm3.service": gdm})
+    assert plan(found).mask == ("gdm.service",)
+    assert unsettled(found) == ["gdm.service is inactive/disabled, started by kiosk.target"]
+
+
+def test_b01_units_that_start_each_other_and_all_go_down_need_no_mask() -> None:
+    wanted = {"starters": ["cups-browsed.service", "cups.service"]}
+    found = services(
+        {
+            "cups.service": unit("cups.service", "active", "enabled", "cups.socket") | wanted,
+            "cups-browsed.service": unit("cups-browsed.service", "active", "enabled"),
+        },
+        {"cups.socket": unit("cups.socket", "active", "enabled") | wanted},
+    )
+    todo = plan(found)
+    assert todo.mask == ()
+    assert todo.disable == ("cups.socket", "cups.service", "cups-browsed.service")
+
+
+def test_an_enabled_unit_that_d_bus_starts_by_its_own_name_is_masked() -> None:
+    found = one("upower.service", "active", "enabled").asked["upower.service"]
+    made = replace(found, starters=("D-Bus as upower.service",))
+    todo = plan(Services({"upower.service": made}, {"upower.service": made}))
+    assert (todo.disable, todo.mask) == ((), ("upower.service",))
 
 
 def test_a_trigger_that_could_not_be_read_is_not_invented() -> None:

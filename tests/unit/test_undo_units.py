@@ -73,6 +73,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(module("starters"), "RECORD", str(tmp_path / "held.json"))
     system = str(top / "etc" / "systemd" / "system")
     monkeypatch.setattr(links, "FOLDERS", (system,))
+    monkeypatch.setattr(units, "FOLDERS", (system, str(shipped)))
     monkeypatch.setattr(restore, "SYSTEMD", (system + "/",))
     monkeypatch.setattr(restore, "OUR_UNIT", re.compile(re.escape(system) + r"/([^/]+\.service)$"))
     units.systemctl("enable", "--quiet", "cups.service", "bluetooth.service")
@@ -200,6 +201,72 @@ def test_a_default_target_that_no_link_named_is_named_by_none_again(root: Path) 
     assert (system(root) / "default.target").is_symlink()
     assert undo()["ok"]
     assert tree(system(root)) == {k[19:]: v for k, v in before.items() if k.startswith("etc/sys")}
+
+
+def targets(root: Path) -> None:
+    for name in ("multi-user.target", "graphical.target"):
+        (root / "usr" / "lib" / "systemd" / "system" / name).write_text("[Unit]\nDescription=x\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "fault"),
+    [
+        ("/usr/lib/systemd/system/gone.target", "which is not there"),
+        ("/mnt/sysimage/usr/lib/systemd/system/multi-user.target", "which is not there"),
+        ("../../../elsewhere/multi-user.target", "outside of systemd's folders"),
+        (None, "a plain file instead of a link"),
+    ],
+)
+def test_b11_a_default_target_that_leads_nowhere_is_set_and_given_back_as_it_was(
+    root: Path, target: str | None, fault: str
+) -> None:
+    targets(root)
+    path = system(root) / "default.target"
+    (root / "etc" / "elsewhere").mkdir()
+    (root / "etc" / "elsewhere" / "multi-user.target").write_text("")
+    (root / "elsewhere").mkdir()
+    (root / "elsewhere" / "multi-user.target").write_text("")
+    if target:
+        path.symlink_to(target)
+    else:
+        path.write_text("[Unit]\nRequires=graphical.target\n")
+        path.chmod(0o640)
+    before = tree(root)
+    assert fault in units.default_fault()
+    units.default("multi-user.target")
+    assert os.readlink(path).endswith("/multi-user.target")  # noqa: PTH115
+    assert undo()["ok"]
+    assert tree(root) == before
+
+
+def test_b05_an_alias_of_a_masked_unit_still_leads_to_it(root: Path) -> None:
+    """systemd calls the alias of a masked unit a unit of its own that never runs."""
+    shipped = root / "usr" / "lib" / "systemd" / "system"
+    (shipped / "printd3.service").symlink_to("cups.service")
+    (system(root) / "printing.service").symlink_to(shipped / "printd3.service")
+    units.systemctl("mask", "--quiet", "cups.service")
+    assert units.canonical("printing.service") == "cups.service"
+    found = units.described(["printing.service", "absent.service"])
+    assert found["printing.service"]["Id"] == "cups.service"
+    assert found["printing.service"]["ActiveState"] == "active"
+    assert found["absent.service"]["LoadState"] == "not-found"
+
+
+def test_links_in_a_circle_end() -> None:
+    assert units.canonical("no-such-unit.service") == "no-such-unit.service"
+
+
+def test_what_starts_a_disabled_unit_is_what_disable_does_not_take_away(root: Path) -> None:
+    top = str(system(root))
+    found = {f"{top}/multi-user.target.wants/gdm3.service", f"{top}/dbus-gdm.service"}
+    unit = {
+        "Names": "gdm.service gdm3.service dbus-gdm.service",
+        "WantedBy": "multi-user.target graphical.target",
+        "RequiredBy": "kiosk.service",
+    }
+    bus = {"dbus-gdm.service", "other.service"}
+    assert units.lasting_starters(unit, found, bus) == ["graphical.target", "kiosk.service"]
+    assert units.lasting_starters(unit, set(), bus)[-1] == "D-Bus as dbus-gdm.service"
 
 
 @pytest.mark.parametrize("at", ["stop", "disable", "mask"])

@@ -26,6 +26,8 @@ import units
 from run import Failed, read, run
 
 INSTALLED = "/usr/local/lib/spark-converge/spark_host"
+# Words of the kernel command line that win over the default target: kernel-command-line(7).
+OVERRIDE = re.compile(r"systemd\.unit=\S+|[1-5]|[sS]|single|rescue|emergency|-b")
 FILES_WANTED = 200  # more netplan files than that is not a host we know
 
 
@@ -44,23 +46,39 @@ def encoded(path: str) -> dict[str, Any]:
 
 def boot(_: dict[str, Any]) -> dict[str, Any]:
     status, out, err = run(["systemctl", "get-default"])
-    if status:
+    fault = units.default_fault()
+    if status and not fault:
         raise Failed(err.strip() or "systemctl get-default failed")
-    cmdline = read("/proc/cmdline") or ""
-    override = [w for w in cmdline.split() if re.match(r"(systemd\.unit=|[1-5]$|single$)", w)]
+    words = (read("/proc/cmdline") or "").split()
+    override = [w for w in words if OVERRIDE.fullmatch(w)]
     return {
-        "default_target": out.strip(),
+        "default_target": "" if status else out.strip(),
+        "fault": fault,
         "override": " ".join(override) or None,
+        "override_from": bootloader_files(override),
         "boot_id": read("/proc/sys/kernel/random/boot_id"),
         "machine": os.uname().machine,
         "kernel": os.uname().release,
     }
 
 
+def bootloader_files(words: list[str]) -> list[str]:
+    """Files of grub's settings that have one of these words of the kernel command line."""
+    paths = ["/etc/default/grub", *sorted(glob.glob("/etc/default/grub.d/*"))]
+    lines = {p: [ln for ln in (read(p) or "").splitlines() if "CMDLINE" in ln] for p in paths}
+    marks = [re.compile(rf"(?<![\w.=-]){re.escape(word)}(?![\w.=-])") for word in words]
+    return [
+        p
+        for p in paths
+        if any(m.search(ln) for m in marks for ln in lines[p] if not ln.strip().startswith("#"))
+    ]
+
+
 def services(ask: dict[str, Any]) -> dict[str, Any]:
-    asked = units.show(ask["units"])
-    triggers = {t for u in asked.values() for t in u.get("TriggeredBy", "").split()}
-    return {"units": asked, "triggers": units.show(sorted(triggers))}
+    asked = units.described(ask["units"])
+    more = ("TriggeredBy", "Triggers")
+    near = {t for u in asked.values() for kind in more for t in u.get(kind, "").split()}
+    return {"units": asked, "triggers": units.described(sorted(near))}
 
 
 def cpufreq(_: dict[str, Any]) -> dict[str, Any]:

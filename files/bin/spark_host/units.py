@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import glob
 import json
+import os
+import re
 from collections.abc import Collection
 from typing import Any
 
 import journal
 import links
-from run import Failed, run
+from run import Failed, read, run
 
 PROPERTIES = (
-    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,TriggeredBy,BusName,FragmentPath"
+    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,TriggeredBy,Triggers,"
+    "WantedBy,RequiredBy,UpheldBy,BoundBy"
 )
+# Highest precedence first: systemd.unit(5).
+FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
+WANTS = ("wants", "requires", "upholds")
+BUS_SERVICES = "/usr/share/dbus-1/system-services/*.service"
+DEFAULT = "default.target"
 ASLEEP = ("inactive", "failed")
 STOP_S = 300  # TimeoutStopSec is 90 s by default, and several may wait for it one after another
 
@@ -29,6 +44,72 @@ def show(units: Collection[str]) -> dict[str, dict[str, str]]:
         unit: dict(line.split("=", 1) for line in block.strip().splitlines() if "=" in line)
         for unit, block in zip(units, blocks)
     }
+
+
+def canonical(name: str) -> str:
+    """The unit that a name leads to by its links: gdm.service for gdm3.service.
+
+    systemd itself says so only while the unit is not masked: of a masked one each alias is a unit
+    of its own that never runs, whatever the real one does.
+    """
+    for _ in range(8):  # links that lead in a circle end here
+        paths = (f"{folder}/{name}" for folder in FOLDERS)
+        path = next((p for p in paths if os.path.lexists(p)), None)
+        target = os.path.basename(os.readlink(path)) if path and os.path.islink(path) else name
+        if "." not in target or target == name:  # /dev/null: masked under this name
+            break
+        name = target
+    return name
+
+
+def bus_activated() -> set[str]:
+    """Names of the units that D-Bus starts when somebody asks for their service."""
+    texts = (read(path) or "" for path in glob.glob(BUS_SERVICES))
+    return {m[1] for t in texts if (m := re.search(r"^SystemdService=(\S+)", t, re.MULTILINE))}
+
+
+def lasting_starters(unit: dict[str, str], found: Collection[str], bus: set[str]) -> list[str]:
+    """What starts a unit also when it is disabled: `disable` takes away the links in /etc only.
+
+    found: paths of all links there; bus: as bus_activated() says.
+    """
+    names = unit.get("Names", "").split()
+    kinds = ("WantedBy", "RequiredBy", "UpheldBy", "BoundBy")
+    wanting = dict.fromkeys(w for kind in kinds for w in unit.get(kind, "").split())
+    top = FOLDERS[0]
+    others = [
+        one
+        for one in wanting
+        if not any(f"{top}/{one}.{kind}/{name}" in found for kind in WANTS for name in names)
+    ]
+    calls = [f"D-Bus as {n}" for n in names if n in bus and f"{top}/{n}" not in found]
+    return others + calls
+
+
+def described(names: Collection[str]) -> dict[str, dict[str, Any]]:
+    """As show(), under the asked names, each unit with the "starters" that outlive a disable."""
+    real = {name: canonical(name) for name in names}
+    shown = show(list(dict.fromkeys(real.values())))
+    found, bus = links.scan(), bus_activated()
+    return {
+        name: {**shown[unit], "starters": lasting_starters(shown[unit], found, bus)}
+        for name, unit in real.items()
+    }
+
+
+def default_fault() -> str | None:
+    """What is wrong with the link of the default target itself, None when it is sound or absent."""
+    path = f"{FOLDERS[0]}/{DEFAULT}"
+    if not os.path.lexists(path):
+        return None
+    if not os.path.islink(path):
+        return "a plain file instead of a link"
+    target = os.readlink(path)
+    if not os.path.exists(path):
+        return f"a link to {target}, which is not there"
+    if os.path.dirname(os.path.realpath(path)) not in map(os.path.realpath, FOLDERS):
+        return f"a link to {target}, outside of systemd's folders"
+    return None
 
 
 def systemctl(*words: str, timeout_s: float = STOP_S) -> None:
@@ -71,7 +152,13 @@ def enable(name: str) -> dict[str, Any]:
 
 
 def default(target: str) -> dict[str, Any]:
-    with links.watched(["default.target"]):
+    """`set-default` itself refuses a plain file and a link that leads nowhere: they go first."""
+    path = f"{links.FOLDERS[0]}/{DEFAULT}"
+    with links.watched([DEFAULT]):
+        if os.path.lexists(path) and not os.path.islink(path):
+            journal.remove(path)
+        elif os.path.islink(path) and not os.path.exists(path):
+            os.unlink(path)
         systemctl("set-default", "--quiet", "--no-reload", target)
     return {}
 
