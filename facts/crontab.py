@@ -12,7 +12,8 @@ from facts.unknown import Section
 class Table:
     """A user's crontab, or a system one at `place`; inert: why cron passes over it.
 
-    text decodes the bytes one to one (latin-1), so nothing is lost.
+    text decodes the bytes one to one (latin-1), so nothing is lost. kept: lines that bore the tag
+    of held ones before the file was first written by us.
     """
 
     user: str
@@ -22,6 +23,7 @@ class Table:
     gid: int
     place: str | None = None
     inert: str | None = None
+    kept: frozenset[str] = frozenset()
 
     @property
     def path(self) -> str:
@@ -49,6 +51,7 @@ def table(user: str, found: Section, place: str | None = None) -> Table:
         found["gid"],
         place,
         found.get("inert"),
+        frozenset(found.get("kept", ())),
     )
 
 

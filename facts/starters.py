@@ -46,14 +46,23 @@ class Unit:
     held: bool
 
     @property
+    def alive(self) -> bool:
+        return self.active not in (*ASLEEP, "unknown")
+
+    @property
     def can_start(self) -> bool:
         """Is there anything that would start it, now or at the next boot?"""
         return (
-            self.active not in (*ASLEEP, "unknown")
+            self.alive
             or self.file_state in ENABLED
             or bool(self.wanted_by)
             or any(trigger.armed for trigger in self.triggers)
         )
+
+    @property
+    def stops(self) -> bool:
+        """May it be stopped where it is held? An engine that runs as a service ends in its turn."""
+        return not self.direct or self.active == "activating"
 
     @property
     def of_package(self) -> bool:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Callable, Iterator
-from datetime import date
+from collections.abc import Callable, Collection, Iterator
+from datetime import date, timedelta
 
+from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 
 from facts.crontab import Crontabs, Table
 from facts.unknown import Unknown
 from operations.job import Commands, Job, refuse
-from operations.journal import put
+from operations.journal import put, quiet
 from operations.pair import faults
-from operations.remote import spark_host
 
 # Words in a command that start containers or an engine; whole words, so that `docker` in a path
 # such as /etc/docker-backup is one too: cron jobs that touch docker are worth a look.
@@ -24,7 +23,6 @@ STARTER = re.compile(r"\b(docker|podman|nerdctl|vllm|sglang|ray start)\b")
 ASSIGNMENT = re.compile(r"^[ \t]*[A-Za-z_\"'][^=]*=")
 PATH = re.compile(r"(?<![\w./-])/[\w./+@:-]+")
 TOKEN = re.compile(r"[^\s;|&()<>\"'`=]+")  # as spark-host cuts lines into words
-SETTLE_S = 20  # a watchdog that runs at this moment is awaited so long, then ended
 
 
 def is_job(line: str) -> bool:
@@ -51,6 +49,20 @@ def words(line: str) -> set[str]:
     return {*PATH.findall(line), *TOKEN.findall(line)}
 
 
+def command_of(line: str, place: str | None = None) -> str:
+    """What cron gives to the shell: all that stands behind the time and, in a system table, a user.
+
+    An unescaped % ends it, an escaped one loses its backslash: crontab(5).
+    place: path of a system table
+    """
+    bare = line.lstrip(" \t")
+    fields = (1 if bare.startswith("@") else 5) + (1 if place else 0)
+    if place == "/etc/anacrontab":
+        fields = 3
+    found = re.match(rf"(?:[^ \t]+[ \t]+){{{fields}}}(.*)", bare)
+    return re.split(r"(?<!\\)%", found[1])[0].replace("\\%", "%") if found else ""
+
+
 def tag_of(word: str, day: date) -> str:
     """What stands before a held line: ``#SPARK-HELD-20260826 `` (seed 002's way of doing it)."""
     return f"#{word}-{day:%Y%m%d} "
@@ -63,14 +75,41 @@ def held_pattern(word: str) -> re.Pattern[str]:
 def hold(text: str, word: str, day: date, chosen: Callable[[str], bool]) -> str:
     """Put the dated tag before every chosen line; all other bytes stay as they are."""
     lines = text.split("\n")
-    return "\n".join(tag_of(word, day) + line if chosen(line) else line for line in lines)
+    there = set(lines)
+
+    def tagged(line: str) -> str:
+        free = day
+        while tag_of(word, free) + line in there:  # else nobody could tell it from that one later
+            free -= timedelta(days=1)
+        return tag_of(word, free) + line
+
+    return "\n".join(tagged(line) if chosen(line) else line for line in lines)
 
 
-def rearm(text: str, word: str) -> str:
-    """Take the dated tag away again, whatever its date; nothing else is touched."""
-    pattern = held_pattern(word)
-    lines = text.split("\n")
-    return "\n".join(line[m.end() :] if (m := pattern.match(line)) else line for line in lines)
+def rearm(text: str, word: str, kept: Collection[str] = ()) -> str:
+    """Take the dated tag away again, whatever its date, but not from the lines in `kept`."""
+    lines = [(line, held_body(line, word, kept)) for line in text.split("\n")]
+    return "\n".join(line if body is None else body for line, body in lines)
+
+
+def held_body(line: str, word: str, kept: Collection[str] = ()) -> str | None:
+    """The line as it was before we held it, None for one that we did not."""
+    tag = held_pattern(word).match(line)
+    return line[tag.end() :] if tag and line not in kept else None
+
+
+def put_back(table: Table, word: str) -> dict[int, int]:
+    """Numbers of lines that are an armed copy of a held one, and that one's number.
+
+    Whoever keeps such a table (Ansible, a person) did not find the line and added it again.
+    """
+    bodies: dict[str, int] = {}
+    lines = table.text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        body = held_body(line, word, table.kept)
+        if body:
+            bodies.setdefault(body, number)
+    return {n: bodies[line] for n, line in enumerate(lines, start=1) if line in bodies}
 
 
 def watchdogs(found: Crontabs) -> list[tuple[Table, list[str]]]:
@@ -123,14 +162,17 @@ def held(job: Job, rank: int, for_good: bool) -> Commands:
     word = job.cluster.tags.hold
     wanted = {}
     for table, _ in armed:
+        for number, first in put_back(table, word).items():
+            told = f"{table.title} line {number} is the held line {first}, armed again by somebody"
+            host.log(f"resurrection: {told}; it is held too", log_func=logger.warning)
         text = hold(table.text, word, date.today(), lambda li: is_watchdog(li, found.starters))
         wanted[table.path] = text
         yield from install(table, text, word)
-    running = scripts([li for _, lines in armed for li in lines], found.starters)
-    if running:
-        settle = spark_host("crontab", "settle", str(SETTLE_S))
-        names = shlex.quote(json.dumps(running))
-        yield StringCommand(f"printf %s {names} | {settle} > /dev/null")
+    running = {
+        "scripts": scripts([line for _, lines in armed for line in lines], found.starters),
+        "commands": [command_of(line, table.place) for table, lines in armed for line in lines],
+    }
+    yield StringCommand(quiet("crontab", "settle"), _stdin=json.dumps(running))
     job.changed(host)
     yield from read_back(job, rank, wanted)
 
@@ -149,7 +191,8 @@ def rearmed(job: Job, rank: int) -> Commands:
         yield refuse(job, f"{host.name}: crontabs {found}")
         return
     word = job.cluster.tags.hold
-    wanted = {t.path: rearm(t.text, word) for t in found.tables if rearm(t.text, word) != t.text}
+    given = {table.path: rearm(table.text, word, table.kept) for table in found.tables}
+    wanted = {t.path: given[t.path] for t in found.tables if given[t.path] != t.text}
     if not job.executing and faults(job, fabric_too=False):
         # What this run would hold for its launch it would give back here: a plan says so.
         wanted |= {table.path: table.text for table, _ in watchdogs(found)}

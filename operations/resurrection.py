@@ -17,6 +17,7 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 
 from facts.crontab import Crontabs
+from facts.services import ASLEEP
 from facts.snapshot import HostState
 from facts.starters import AtJob, Starters, Unit
 from facts.unknown import Unknown
@@ -55,17 +56,18 @@ def stack_words(known: Sequence[Stack]) -> tuple[str, ...]:
 def cron_lines(found: Crontabs, word: str) -> Iterator[Source]:
     """Lines by number and by the words that make them starters; never the line, which may hold a
     password."""
-    tag = crontab.held_pattern(word)
     for table in found.tables:
+        again = crontab.put_back(table, word)
         for number, line in enumerate(table.text.split("\n"), start=1):
-            held = tag.match(line)
-            bare = line[held.end() :] if held else line
+            held = crontab.held_body(line, word, table.kept)
+            bare = held or line
             if not crontab.is_watchdog(bare, found.starters):
                 continue
             match = crontab.STARTER.search(bare)
             named = crontab.scripts([bare], found.starters) or ([match.group()] if match else [])
             status: Status = "held" if held else "inert" if table.inert else "armed"
             why = ", ".join(named) + (f"; {table.inert}" if table.inert else "")
+            why += f"; the held line {again[number]}, armed again" if number in again else ""
             yield Source("cron lines", f"{table.title} line {number}", status, why)
 
 
@@ -75,7 +77,7 @@ def unit_source(unit: Unit) -> Source:
     by = [trigger.name for trigger in unit.triggers if trigger.armed]
     what = ", ".join(unit.scripts) or "its own command"
     # A watchdog that loops is held only once it is stopped; an engine itself ends in its turn.
-    if unit.held and (unit.direct or unit.active != "active"):
+    if unit.held and not (unit.stops and unit.alive):
         return Source(kind, name, "held", what)
     if not unit.can_start:
         return Source(kind, name, "inert", "nothing starts it")
@@ -152,13 +154,18 @@ def refusals(found: Starters | Unknown) -> list[str]:
     return [f"{s.name}: {s.why}" for s in starters_sources(found) if s.status == "refused"]
 
 
+def restarts(unit: Unit) -> bool:
+    """Is a service that ran started again? One that was just at it is by its trigger, if any."""
+    return unit.active == "active" or (unit.alive and not unit.triggers)
+
+
 def plan(found: Starters) -> dict[str, Any]:
     """What spark-host's `starters hold` takes; empty lists when nothing is armed.
 
     Timers, paths and sockets are stopped before what they start. A service that is an engine's own
-    command is not stopped: its container is saved and taken down in its turn, and the condition
-    keeps it from coming back. A transient trigger would be lost if it were stopped; the condition
-    on its service is enough.
+    command is not stopped, unless it is just starting one: its container is saved and taken down in
+    its turn, and the condition keeps it from coming back. A transient trigger would be lost if it
+    were stopped; the condition on its service is enough.
     """
     armed = [unit for unit in found.units if unit_source(unit).status == "armed"]
     units: list[dict[str, Any]] = []
@@ -171,6 +178,7 @@ def plan(found: Starters) -> dict[str, Any]:
                 "file_state": trigger.file_state,
                 "active": trigger.active,
                 "stop": True,
+                "restart": trigger.active not in ASLEEP,
             }
             for trigger in unit.triggers
             if not trigger.path.startswith(TRANSIENT)
@@ -182,7 +190,8 @@ def plan(found: Starters) -> dict[str, Any]:
                 "name": unit.name,
                 "file_state": unit.file_state,
                 "active": unit.active,
-                "stop": not unit.direct,
+                "stop": unit.stops,
+                "restart": unit.stops and restarts(unit),
             }
         )
     unique = {(unit["scope"], unit["name"]): unit for unit in units}

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import re
-from datetime import date
+import tempfile
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facts.crontab import Crontabs, Table
-from operations.crontab import hold, is_job, is_watchdog, rearm, scripts, tag_of, watchdogs
+from facts.crontab import Crontabs, Table, table
+from operations.crontab import (
+    command_of,
+    hold,
+    is_job,
+    is_watchdog,
+    put_back,
+    rearm,
+    scripts,
+    tag_of,
+    watchdogs,
+)
+from tests.unit.on_host import module
+
+journal, kinds, spark_host_crontab = module("journal"), module("kinds"), module("crontab")
 
 DAY = date(2026, 8, 26)
 READY = "/usr/local/bin/spark1-inference-ready.sh"
@@ -23,10 +40,6 @@ words = st.sampled_from([READY, "docker", "*/5 * * * *", "@reboot", "MAILTO=", "
 texts = st.lists(st.one_of(odd, words, st.text(st.characters(max_codepoint=255)))).map("".join)
 
 
-def tagged(text: str) -> bool:
-    return any(re.match(rf"#{WORD}-\d{{8}} ", line) for line in text.split("\n"))
-
-
 def chosen(line: str) -> bool:
     return is_watchdog(line, STARTERS)
 
@@ -35,17 +48,91 @@ def held(text: str, day: date = DAY) -> str:
     return hold(text, WORD, day, chosen)
 
 
-@given(texts.filter(lambda text: not tagged(text)))
-def test_a_held_crontab_comes_back_byte_for_byte(text: str) -> None:
-    assert rearm(held(text), WORD) == text
+# Whole crontabs as people and tools write them, line by line; any of them may be the last one.
+schedules = st.sampled_from(
+    ["*/5 * * * *", "@reboot", "0\t4 *  * mon,wed", "@daily\t", "* * * * *"]
+)
+commands = st.sampled_from(
+    [
+        READY,
+        f"{READY} >> /var/log/g.log 2>&1",
+        f"{READY} $(date +\\%F)",
+        f"{READY} a%b%%c",
+        "cd /opt/dsf && docker compose up -d",
+        "/usr/bin/true",
+    ]
+)
+jobs = st.tuples(schedules, commands).map(" ".join)
+days = st.dates(date(2020, 1, 1), date(2029, 12, 31)) | st.sampled_from(
+    [DAY, DAY - timedelta(days=1)]
+)
+# Our own tag of any day is among them: who copies a crontab from another host gets those.
+tags = st.tuples(st.sampled_from([WORD, "TESTING", "OTHER", f"{WORD}-OLD"]), days).map(
+    lambda one: f"#{one[0]}-{one[1]:%Y%m%d} "
+)
+lines = st.one_of(
+    jobs,
+    jobs.map(lambda job: "  " + job),
+    st.tuples(tags, jobs).map("".join),
+    st.tuples(tags, tags, jobs).map("".join),
+    st.sampled_from(
+        ["", " ", "# m h dom mon dow command", "#Ansible: guard", f"# {READY}", "MAILTO=a@b.de"]
+    ),
+    st.sampled_from(["PATH=/usr/bin:/opt/docker/bin", "A = '* * * * * docker'", "#\xff\xfc"]),
+)
+tables = st.tuples(st.lists(lines, min_size=1), st.sampled_from(["\n", "\r\n"]), st.booleans()).map(
+    lambda one: one[1].join(one[0]) + (one[1] if one[2] else "")
+)
+
+
+def kept(text: str) -> frozenset[str]:
+    """As spark-host tells them from its journal: lines that bore the tag before the first hold."""
+    return frozenset(line for line in text.split("\n") if re.match(rf"#{WORD}-\d{{8}} ", line))
+
+
+@given(st.one_of(texts, tables), st.lists(days, min_size=1, max_size=4))
+def test_any_held_crontab_comes_back_byte_for_byte(text: str, on: list[date]) -> None:
+    """Also after several holds on different days, with none given back in between."""
+    now = text
+    for day in on:
+        now = held(now, day)
+    assert rearm(now, WORD, kept(text)) == text
     text.encode("latin-1")  # every text here is one that a file can hold
 
 
-@given(texts.filter(lambda text: not tagged(text)))
+@given(st.one_of(texts, tables))
 def test_every_line_can_be_held_and_comes_back(text: str) -> None:
     everything = hold(text, WORD, DAY, lambda _: True)
-    assert everything.count(tag_of(WORD, DAY)) >= text.count("\n") + 1
-    assert rearm(everything, WORD) == text
+    assert len(kept(everything)) == len(set(text.split("\n")))
+    assert rearm(everything, WORD, kept(text)) == text
+
+
+@given(text=st.one_of(texts, tables), day=days)
+def test_what_is_held_on_the_host_comes_back_from_there(text: str, day: date) -> None:
+    """Held, written through the journal, read again, re-armed: what the jobs do. Then undo."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "ROOT", f"{folder}/journal")
+        patch.setattr(
+            journal.os, "fsync", lambda _: None
+        )  # a hundred tables; none meets a power cut
+        path, data = Path(folder) / "root", text.encode("latin-1")
+        path.write_bytes(data)
+
+        def written(edit: Callable[[Table], str]) -> bytes:
+            now = table("root", spark_host_crontab.table(str(path))[0])
+            owner = (os.geteuid(), os.getegid())
+            journal.put(str(path), 0o600, owner, edit(now).encode("latin-1"), WORD)
+            return path.read_bytes()
+
+        for _ in range(2):
+            written(lambda now: held(now.text, day))
+            assert written(lambda now: rearm(now.text, WORD, now.kept)) == data
+        written(lambda now: held(now.text, day))
+        later = b"\n# by the owner, later\n"
+        path.write_bytes(path.read_bytes() + later)
+        (entry,) = journal.entries()
+        kinds.give_file(entry, ())
+        assert path.read_bytes() == data + later
 
 
 @given(texts)
@@ -108,8 +195,31 @@ def test_a10_a_foreign_marker_stays_adjacent_and_a_copy_put_back_is_seen() -> No
     ours = held(text)
     assert ours.split("\n")[:2] == ["#Ansible: guard", f"#SPARK-HELD-20260826 */5 * * * * {READY}"]
     resurrected = f"{ours}*/5 * * * * {READY}\n"
-    found = Crontabs((Table("root", resurrected, 0o600, 0, 0),), STARTERS)
-    assert [lines for _, lines in watchdogs(found)] == [[f"*/5 * * * * {READY}"]]
+    found = Table("root", resurrected, 0o600, 0, 0)
+    again = watchdogs(Crontabs((found,), STARTERS))
+    assert [lines for _, lines in again] == [[f"*/5 * * * * {READY}"]]
+    assert put_back(found, WORD) == {3: 2}
+    # Both are given back as somebody left them: what another tool wrote is not ours to delete.
+    assert rearm(held(resurrected), WORD) == text + f"*/5 * * * * {READY}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "command"),
+    [
+        (f"*/5 * * * * {READY} $(date +\\%F)", None, f"{READY} $(date +%F)"),
+        (f"@reboot   {READY}  a%b", None, f"{READY}  a"),
+        (f" 1\t2 3 4\t5\t{READY}", None, READY),
+        (f"* * * * * root {READY} root", "/etc/cron.d/x", f"{READY} root"),
+        (f"@daily root {READY}", "/etc/crontab", READY),
+        ("7 5 cron.daily run-parts /x", "/etc/anacrontab", "run-parts /x"),
+        ("@monthly 5 cron.x docker up", "/etc/anacrontab", "docker up"),
+        ("* * * docker", None, ""),
+    ],
+)
+def test_the_command_of_a_line_is_what_cron_runs(
+    line: str, place: str | None, command: str
+) -> None:
+    assert command_of(line, place) == command
 
 
 def test_a12_only_the_line_itself_changes() -> None:

@@ -75,6 +75,22 @@ def test_a14_the_same_watchdog_in_cron_and_in_timers_is_found_everywhere() -> No
     ]
 
 
+def test_a10_a_copy_put_back_beside_a_held_line_is_called_a_resurrection() -> None:
+    line = f"*/5 * * * * {READY}"
+    text = f"#Ansible: guard\n#SPARK-HELD-20260826 {line}\n{line}\n"
+    found = Crontabs((Table("root", text, 0o600, 0, 0),), frozenset({READY}))
+    assert [(s.name, s.status, s.why) for s in cron_lines(found, WORD)] == [
+        ("the crontab of root line 2", "held", READY),
+        ("the crontab of root line 3", "armed", f"{READY}; the held line 2, armed again"),
+    ]
+
+
+def test_a_line_that_was_tagged_before_our_time_is_a_comment() -> None:
+    line = f"#SPARK-HELD-20250101 * * * * * {READY}"
+    table = Table("root", f"{line}\n", 0o600, 0, 0, kept=frozenset({line}))
+    assert list(cron_lines(Crontabs((table,), frozenset({READY})), WORD)) == []
+
+
 def test_a_held_line_and_an_inert_file_are_listed_and_not_armed() -> None:
     text = f"#SPARK-HELD-20260826 * * * * * {READY}\n* * * * * /bin/true\n"
     inert = Table("root", f"* * * * * root {READY}\n", 0o644, 0, 0, "/etc/cron.d/x.bak", "its name")
@@ -103,6 +119,9 @@ def test_a_password_in_a_cron_line_is_not_repeated() -> None:
         ({"held": True}, "held"),
         ({"held": True, "active": "active"}, "armed"),
         ({"held": True, "active": "active", "direct": True}, "held"),
+        ({"held": True, "active": "activating"}, "armed"),
+        ({"held": True, "active": "activating", "direct": True}, "armed"),
+        ({"held": True, "active": "unknown"}, "held"),
         ({"path": "/usr/lib/systemd/system/x.service"}, "refused"),
         ({"path": "/usr/lib/systemd/system/x.service", "weight": "mentions"}, "inert"),
         ({"path": "/usr/lib/systemd/system/x.service", "triggers": ()}, "inert"),
@@ -127,6 +146,24 @@ def test_triggers_end_before_what_they_start_and_a_transient_one_is_left() -> No
     unit = replace(WATCH, triggers=(*WATCH.triggers, lost))
     names = [u["name"] for u in plan(of(unit))["units"]]
     assert names == ["spark-ready.timer", "spark-ready.service"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "stop", "restart"),
+    [
+        ({}, True, False),
+        ({"active": "active"}, True, True),
+        ({"active": "activating"}, True, False),  # its timer starts it again
+        ({"active": "activating", "triggers": ()}, True, True),  # a loop between two rounds
+        ({"active": "active", "direct": True, "triggers": ()}, False, False),  # an engine's own
+        ({"active": "activating", "direct": True}, True, False),  # `docker compose up` just now
+    ],
+)
+def test_what_runs_is_stopped_and_what_ran_by_itself_started_again(
+    changes: Any, stop: bool, restart: bool
+) -> None:
+    found = plan(of(replace(WATCH, **changes)))["units"][-1]
+    assert (found["stop"], found["restart"]) == (stop, restart)
 
 
 def test_two_services_of_one_timer_are_held_with_it_once() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
-import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(crontab, "FOLDER", str(folder))
     monkeypatch.setattr(crontab, "SYSTEM", ())
     monkeypatch.setattr(crontab, "DROP_INS", str(tmp_path / "cron.d"))
+    monkeypatch.setattr(crontab.journal, "ROOT", str(tmp_path / "journal"))
     return folder
 
 
@@ -88,31 +90,71 @@ def started(script: Path, body: str) -> subprocess.Popen[bytes]:
     return process
 
 
+def pids(*scripts: str) -> list[int]:
+    return [one.pid for one in crontab.running(scripts)]
+
+
 def test_an_instance_that_ends_by_itself_is_awaited(tmp_path: Path) -> None:
     script = tmp_path / "ready.sh"
-    process = started(script, "sleep 0.2")
-    assert crontab.running(str(script)) == [process.pid]
+    process = started(script, "read line")
+    assert pids(str(script)) == [process.pid]
     began = time.monotonic()
+    assert process.stdin is not None
+    ending = threading.Timer(0.2, process.stdin.close)
+    ending.start()
     # a shell that has ended stays in /proc until it is reaped, without a command line
-    assert crontab.settle([str(script)], 20) == {"ended": []}
+    assert crontab.settle([str(script)], wait_s=20) == {"ended": []}
     assert time.monotonic() - began < 5
-    assert process.wait(5) == 0
+    assert process.wait(5) in (0, 1)
 
 
-def test_an_instance_that_stays_is_ended_and_said(tmp_path: Path) -> None:
+def test_an_instance_that_stays_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    """Else the `docker compose up` of a script would go on without it."""
     script = tmp_path / "ready.sh"
-    process = started(script, f"exec {sys.executable} -c 'import time; time.sleep(60)' {script}")
-    answer = crontab.settle([str(script)], 0)
-    assert answer == {"ended": [{"pid": process.pid, "script": str(script)}]}
+    process = started(script, "sleep 60\ntrue")
+    deadline = time.monotonic() + 5
+    while len(found := crontab.running([str(script)])) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    shell, child = sorted(found, key=lambda one: one.pid != process.pid)
+    assert (shell.pid, child.argv) == (process.pid, ["sleep", "60"])
+    answer = crontab.settle([str(script)], wait_s=0)
+    assert set(answer["ended"]) == {shell.pid, child.pid}
     assert process.wait(5) == -15
+    assert child.pid not in [one.pid for one in crontab.processes()]
 
 
-def test_another_script_whose_name_begins_alike_is_left_alone(tmp_path: Path) -> None:
+def test_one_that_will_not_listen_is_made_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crontab, "END_S", 0.2)
     script = tmp_path / "ready.sh"
-    process = started(tmp_path / "ready.sh.old", "read line")
+    process = started(script, "trap '' TERM\necho trapped\nread line")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"trapped\n"
+    assert crontab.settle([str(script)], wait_s=0) == {"ended": [process.pid]}
+    assert process.wait(5) == -9
+
+
+def test_one_that_does_not_end_at_all_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "ready.sh"
+    process = started(script, "read line")
+    monkeypatch.setattr(crontab, "end", lambda found: found)
     try:
-        assert crontab.running(str(script)) == []
-        assert crontab.settle([str(script)], 0) == {"ended": []}
+        with pytest.raises(crontab.Failed, match=rf"does not end: {process.pid} \(/bin/sh\)"):
+            crontab.settle([str(script)], wait_s=0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("other", ["ready.sh.old", "already.sh"])
+def test_another_script_whose_name_is_like_it_is_left_alone(tmp_path: Path, other: str) -> None:
+    process = started(tmp_path / other, "read line")
+    try:
+        assert pids(str(tmp_path / "ready.sh"), "ready.sh") == []
+        assert crontab.settle([str(tmp_path / "ready.sh")], wait_s=0) == {"ended": []}
         assert process.poll() is None
     finally:
         process.kill()
@@ -122,9 +164,79 @@ def test_another_script_whose_name_begins_alike_is_left_alone(tmp_path: Path) ->
 def test_a_bare_name_stands_for_the_script_in_any_folder(tmp_path: Path) -> None:
     process = started(tmp_path / "ready.sh", "read line")
     try:
-        assert crontab.running("ready.sh") == [process.pid]
-        assert crontab.running("./ready.sh") == [process.pid]
-        assert crontab.running("eady.sh") == []
+        assert pids("ready.sh") == pids("./ready.sh") == [process.pid]
+        assert pids("eady.sh") == []
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize(
+    ("argv", "runs"),
+    [
+        (["/opt/ready.sh"], True),
+        (["/bin/sh", "/opt/ready.sh", "--now"], True),
+        (["-bash", "-e", "/opt/ready.sh"], True),
+        (["python3.12", "-u", "/opt/ready.sh"], True),
+        (["vim", "/opt/ready.sh"], False),
+        (["tail", "-f", "/opt/ready.sh"], False),
+        (["/bin/sh", "/opt/other.sh", "/opt/ready.sh"], False),
+        (["sudo", "-e", "/opt/ready.sh"], False),
+    ],
+)
+def test_whoever_only_looks_at_a_script_does_not_run_it(argv: list[str], runs: bool) -> None:
+    assert crontab.runs_script(argv, ["/opt/ready.sh"]) is runs
+
+
+UP = ["docker", "compose", "-p", "dsf", "up", "-d"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker compose -p dsf up -d",
+        "cd /opt/dsf && docker compose -p dsf up -d >> /var/log/x 2>&1",
+        "A=1 B='x y' docker compose -p dsf up -d 2> /dev/null",
+        "(sleep 5; docker compose -p 'dsf' up -d)",
+        "test -e /run/x || docker compose -p dsf up -d # at boot",
+    ],
+)
+def test_a_shell_may_become_the_last_command_of_a_line(command: str) -> None:
+    found = list(crontab.simple(command))
+    assert UP in [argv[: len(UP)] for argv in found]
+
+
+def test_a_command_that_no_shell_takes_has_no_parts() -> None:
+    assert list(crontab.simple("docker run 'x")) == []
+
+
+def test_a_line_without_a_script_is_found_by_its_command() -> None:
+    command = "sleep 60; : docker start x"
+    process = subprocess.Popen(["/bin/sh", "-c", command])
+    try:
+        assert process.pid in [one.pid for one in crontab.running([], [command])]
+        assert crontab.running([], ["sleep 60"]) == []  # it mentions no engine
+        assert process.pid in crontab.settle([], [command], wait_s=0)["ended"]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_this_program_was_started_by_is_never_ended() -> None:
+    """A person's own `sh -c` around a run that is started from a cron line."""
+    ours = next(one for one in crontab.processes() if one.pid == os.getpid())
+    assert not {os.getpid(), os.getppid()} & set(pids(ours.argv[0]))
+
+
+# Lines that bore the tag before our time
+
+
+def test_a_line_that_was_tagged_before_our_time_is_told_apart(spool: Path) -> None:
+    theirs, armed = "#SPARK-HELD-20250101 @daily docker start a", "@daily docker start b"
+    path = spool / "root"
+    path.write_text(f"{theirs}\n{armed}\n")
+    assert section()["users"]["root"]["kept"] == []  # nothing of ours was ever written here
+    owner = (os.geteuid(), os.getegid())
+    held = f"{theirs}\n#SPARK-HELD-20260826 {armed}\n"
+    crontab.journal.put(str(path), 0o600, owner, held.encode(), "SPARK-HELD")
+    assert section()["users"]["root"]["kept"] == [theirs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -192,6 +193,49 @@ def test_an_instance_of_a_template_arms_the_template(
     assert (found.name, unit_source(found).status) == ("lane@.service", "armed")
 
 
+@pytest.mark.parametrize("named", ["", "Unit=lane@1.service\n", "Unit=lane@%i.service\n"])
+def test_a_timer_of_an_instance_arms_the_template(
+    starters: ModuleType, write: Write, tmp_path: Path, named: str
+) -> None:
+    write("etc/lane@.service", "[Service]\nExecStart=docker start %i\n")
+    timer = write("etc/lane@.timer", f"[Timer]\nOnCalendar=daily\n{named}")
+    (tmp_path / "etc/timers.target.wants").mkdir()
+    (tmp_path / "etc/timers.target.wants/lane@1.timer").symlink_to(timer)
+    (found,) = read(starters).units
+    assert [(t.name, t.armed) for t in found.triggers] == [("lane@.timer", True)]
+    assert unit_source(found).status == "armed"
+
+
+def test_a_path_unit_is_a_trigger_like_a_timer(
+    starters: ModuleType, write: Write, tmp_path: Path
+) -> None:
+    write("etc/lane.service", "[Service]\nExecStart=podman start lane\n")
+    path = write("etc/drop.path", "[Path]\nPathExists=/run/drop\nUnit=lane.service\n")
+    (tmp_path / "etc/multi-user.target.wants").mkdir()
+    (tmp_path / "etc/multi-user.target.wants/drop.path").symlink_to(path)
+    (found,) = read(starters).units
+    assert [u["name"] for u in plan(read(starters))["units"]] == ["drop.path", "lane.service"]
+    assert unit_source(found).why == "its own command, by drop.path"
+
+
+def test_a_transient_unit_of_a_user_is_found(
+    starters: ModuleType, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd-run --user --on-calendar=daily docker start x; nobody needs a unit file for that."""
+    uid = os.getuid()
+    folder = f"run/{uid}/systemd/transient"
+    write(f"{folder}/run-r7.service", '[Service]\nExecStart="/usr/bin/docker" "start" "x"\n')
+    write(f"{folder}/run-r7.timer", "[Timer]\nOnCalendar=daily\n")
+    monkeypatch.setattr(starters, "RUNTIME", str(tmp_path / "run/{}/systemd"))
+    monkeypatch.setattr(starters, "USER_FOLDERS", ())
+    monkeypatch.setattr(starters, "OWN_USER_FOLDERS", ("~/nothing",))
+    people = [one for one in starters.pwd.getpwall() if one.pw_uid == uid][:1]
+    monkeypatch.setattr(starters, "users", lambda: people)
+    (found,) = read(starters).units
+    assert (found.scope, found.name) == (people[0].pw_name, "run-r7.service")
+    assert [t.name for t in found.triggers] == ["run-r7.timer"]
+
+
 def test_masked_units_dormant_ones_and_the_engines_themselves_are_left_alone(
     starters: ModuleType, write: Write, tmp_path: Path
 ) -> None:
@@ -297,6 +341,38 @@ def test_what_is_held_comes_back_as_it_was(starters: ModuleType, lane: Path) -> 
     assert not (lane / "held.json").exists()
 
 
+def test_a_link_in_a_cron_folder_comes_back_as_a_link(
+    starters: ModuleType, write: Write, tmp_path: Path
+) -> None:
+    script = write("opt/up.sh", UP, 0o755)
+    (tmp_path / "cron.hourly").mkdir()
+    (tmp_path / "cron.hourly/guard").symlink_to("../opt/up.sh")
+    before = everything(tmp_path)
+    starters.hold(plan(read(starters)))
+    assert [(s.path, s.held) for s in read(starters).scripts] == [
+        (f"{tmp_path}/cron.hourly/guard", True)
+    ]
+    assert script.stat().st_mode & 0o777 == 0o755
+    starters.hold(plan(read(starters)))
+    starters.rearm()
+    assert everything(tmp_path) == before
+
+
+def test_a_script_of_a_cron_folder_that_runs_is_awaited_or_ended(
+    starters: ModuleType, lane: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starters.crontab.settle, "__defaults__", ((), 0))
+    guard = lane / "cron.hourly/guard"
+    guard.write_text("echo under way\n: docker compose up -d\nread line\n")
+    process = subprocess.Popen(
+        ["/bin/sh", str(guard)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"under way\n"
+    starters.hold(plan(read(starters)))
+    assert process.wait(5) == -15
+
+
 def test_holding_twice_keeps_the_first_mode(starters: ModuleType, lane: Path) -> None:
     before = everything(lane)
     todo = plan(read(starters))
@@ -345,6 +421,8 @@ def test_a_home_that_leads_elsewhere_is_not_written_to(
     monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
     unit = {"scope": "milo", "uid": 1000, "name": "x.service", "active": "inactive"}
     with pytest.raises(ValueError, match="leads out of"):
-        starters.hold({"units": [unit | {"file_state": "", "stop": True}], "scripts": []})
+        starters.hold(
+            {"units": [unit | {"file_state": "", "stop": True, "restart": False}], "scripts": []}
+        )
     assert not list((tmp_path / "elsewhere").iterdir())
     starters.rearm()

@@ -1,25 +1,51 @@
-"""Crontabs of users and of the system, as bytes, and which of their commands start containers."""
+"""Crontabs of users and of the system, as bytes, and which of their commands start containers.
+
+settle < {"scripts": [path or name], "commands": [text]}   awaits, then ends what held watchdogs run
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import pwd
 import re
+import shlex
 import signal
 import stat
 import sys
 import time
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
+import journal
 import mentions
+from run import Failed
 
 FOLDER = "/var/spool/cron/crontabs"
 SYSTEM = ("/etc/crontab", "/etc/anacrontab")
 DROP_INS = "/etc/cron.d"
 # What Debian's cron takes from cron.d: cron(8), "Debian specific".
 NAME = re.compile(r"[A-Za-z0-9_-]+")
+SETTLE_S = 20  # a watchdog that runs at this moment is awaited so long, then ended
+END_S = 5  # from the polite signal to the other one
+# What runs a script that stands behind it; an editor or a pager that has it open is none of these.
+INTERPRETER = re.compile(r"-?((ba|da|z|k|mk|a)?sh|busybox|python[\d.]*|perl|ruby|node|php)")
+ASSIGNED = re.compile(r"\w+=")
+
+
+def kept(path: str) -> list[str]:
+    """Lines that bore the tag of held ones before this tool first wrote the file: not ours to arm.
+
+    Raises ValueError naming a journal entry that is damaged.
+    """
+    entry = journal.load("files", path)
+    if not entry or not entry.get("tag"):
+        return []
+    tag = re.compile(rf"#{re.escape(entry['tag'])}-\d{{8}} ")
+    original = base64.b64decode(entry.get("b64", "")).decode("latin-1")
+    return [line for line in original.split("\n") if tag.match(line)]
 
 
 def table(path: str) -> tuple[dict[str, Any], bytes]:
@@ -31,6 +57,7 @@ def table(path: str) -> tuple[dict[str, Any], bytes]:
         "uid": info.st_uid,
         "gid": info.st_gid,
         "b64": base64.b64encode(data).decode(),
+        "kept": kept(path),
     }, data
 
 
@@ -60,7 +87,7 @@ def listed(folder: str) -> list[str]:
 def section(ask: dict[str, Any]) -> dict[str, Any]:
     """{"users": {user: table}, "system": {path: table and "inert"}, "starters": [word of a line]}.
 
-    A table is {mode, uid, gid, b64}. Starters are written as in the lines: paths, names.
+    A table is {mode, uid, gid, b64, kept}. Starters are written as in the lines: paths, names.
     """
     reader = mentions.Reader(ask.get("words", ()))
     users, system, starters = {}, {}, set()
@@ -83,43 +110,132 @@ def section(ask: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def running(script: str) -> list[int]:
-    """Process ids whose command line has this script as a word of its own.
+# A watchdog that runs while it is held
+
+
+class Process(NamedTuple):
+    """started: clock ticks since boot, which tell it from a later one with its number."""
+
+    pid: int
+    parent: int
+    started: int
+    argv: list[str]
+
+
+def processes() -> Iterator[Process]:
+    """All that have a command line: neither kernel threads nor ended ones."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")[:-1]
+            with open(f"/proc/{name}/stat", "rb") as file:
+                rest = file.read().rsplit(b")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        if words:
+            argv = [os.fsdecode(word) for word in words]
+            yield Process(int(name), int(rest[1]), int(rest[19]), argv)
+
+
+def simple(command: str) -> Iterator[list[str]]:
+    """Command lines of the parts of a shell command that mention an engine.
+
+    A shell becomes the last part of what it is given, without a process of its own.
+    """
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    words.commenters = ""
+    parts: list[list[str]] = [[]]
+    try:
+        for word in words:
+            parts += [[]] if re.fullmatch(r"[;&|()]+", word) else []
+            parts[-1].append(word)
+    except ValueError:  # a quote that has no end: cron's shell refuses it too
+        return
+    for part in parts:
+        argv = [word for word in part if not re.fullmatch(r"[;&|()]+", word)]
+        cut = next((n for n, word in enumerate(argv) if re.match(r"[<>]", word)), len(argv))
+        argv = argv[: cut - 1 if cut and cut < len(argv) and argv[cut - 1].isdigit() else cut]
+        while argv and ASSIGNED.match(argv[0]):
+            argv = argv[1:]
+        if mentions.MENTIONS.search(" ".join(argv).encode()):
+            yield argv
+
+
+def runs_script(argv: list[str], scripts: Iterable[str]) -> bool:
+    """Is this a script itself, or an interpreter with it?
 
     A name without its folder, as a crontab may have it, stands for the script in any folder.
     """
-    whole = script.encode()
-    tail = b"/" + whole.lstrip(b"./~")
-    pids = []
-    for pid in os.listdir("/proc"):
-        if not pid.isdigit():
-            continue
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:
-            continue
-        if whole in words or (whole[:1] != b"/" and any(w.endswith(tail) for w in words)):
-            pids.append(int(pid))
-    return pids
+    ran = argv[:1]
+    if INTERPRETER.fullmatch(os.path.basename(argv[0])):
+        ran += [word for word in argv[1:] if not word.startswith("-")][:1]
+    return any(
+        word == script or (script[:1] != "/" and word.endswith("/" + script.lstrip("./~")))
+        for word in ran
+        for script in scripts
+    )
 
 
-def settle(scripts: list[str], wait_s: float) -> dict[str, Any]:
-    """Wait for running instances of held watchdogs; end what is still there after wait_s."""
-    ended = []
+def running(scripts: Collection[str], commands: Collection[str] = ()) -> list[Process]:
+    """Instances of these scripts and cron commands, and everything that descends from one."""
+    wanted = [argv for command in commands for argv in simple(command)]
+    everything = {one.pid: one for one in processes()}
+    ours, pid = set(), os.getpid()
+    while pid in everything:  # also whatever this program itself was started by
+        ours.add(pid)
+        pid = everything[pid].parent
+    found = {
+        one.pid
+        for one in everything.values()
+        if runs_script(one.argv, scripts)
+        or one.argv in wanted
+        or (one.argv[1:2] == ["-c"] and one.argv[2:3] and one.argv[2] in commands)
+    } - ours
+    while True:
+        more = {one.pid for one in everything.values() if one.parent in found} - found
+        if not more:
+            return [everything[pid] for pid in sorted(found)]
+        found |= more
+
+
+def there(ended: list[Process]) -> list[Process]:
+    now = {(one.pid, one.started) for one in processes()}
+    return [one for one in ended if (one.pid, one.started) in now]
+
+
+def end(found: list[Process]) -> list[Process]:
+    """Ask them to end, then make them; those that are there all the same."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for one in there(found):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one.pid, number)
+        deadline = time.monotonic() + END_S
+        while there(found) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    return there(found)
+
+
+def settle(
+    scripts: Collection[str], commands: Collection[str] = (), wait_s: float = SETTLE_S
+) -> dict[str, Any]:
+    """Wait for running instances of held watchdogs; end what is still there after wait_s.
+
+    {"ended": [pid]}; raises Failed naming those that do not end.
+    """
     deadline = time.monotonic() + wait_s
-    while any(running(s) for s in scripts) and time.monotonic() < deadline:
+    while running(scripts, commands) and time.monotonic() < deadline:
         time.sleep(0.5)
-    for script in scripts:
-        for pid in running(script):
-            try:
-                os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                continue
-            ended.append({"pid": pid, "script": script})
-    return {"ended": ended}
+    found = running(scripts, commands)
+    left = ", ".join(f"{one.pid} ({one.argv[0]})" for one in end(found))
+    if left:
+        raise Failed(f"what a held watchdog had started does not end: {left}")
+    return {"ended": [one.pid for one in found]}
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    """settle WAIT_S < scripts.json (on standard input, so that our own command line has none)."""
-    return settle(json.load(sys.stdin), float(argv[1]))
+    """settle; what is to settle comes on standard input, so that no command line has it."""
+    if argv != ["settle"]:
+        raise ValueError(f"unknown action {' '.join(argv)}")
+    asked = json.load(sys.stdin)
+    return settle(asked["scripts"], asked["commands"])

@@ -22,7 +22,7 @@ from run import Failed
 
 OUR_UNIT = re.compile(r"/etc/systemd/system/([^/]+\.(?:service|timer|socket|path|mount))$")
 SYSTEMD = ("/etc/systemd/", "/etc/rc")
-JOBS = ("/var/spool/cron/", "/etc/cron")
+JOBS = ("/var/spool/cron/", "/etc/cron", "/etc/anacrontab")
 NETPLAN = fabric.ETC + "/"
 FABRIC = "fabric links"
 ERRORS = (Failed, OSError, ValueError, KeyError)

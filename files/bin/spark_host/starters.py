@@ -23,8 +23,10 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+import crontab
 import journal
 import mentions
+import units as units_of
 from run import Failed, run
 
 RECORD = "/var/lib/spark-converge/held.json"
@@ -46,6 +48,8 @@ SYSTEM_FOLDERS = (
 )
 USER_FOLDERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
 OWN_USER_FOLDERS = ("~/.config/systemd/user", "~/.local/share/systemd/user")
+RUNTIME = "/run/user/{}/systemd"
+RUNTIME_FOLDERS = ("user", "transient", "generator", "generator.late")  # below it
 PERIODIC_FOLDER = "/etc/cron."
 PERIODIC = ("hourly", "daily", "weekly", "monthly")
 AT_FOLDERS = ("/var/spool/cron/atjobs", "/var/spool/at")
@@ -120,7 +124,6 @@ def enabled_in(folders: Iterable[str], name: str) -> bool:
 
 def triggers_in(folders: Iterable[str], name: str) -> dict[str, str]:
     """Timers, paths and sockets whose files name this unit, or go by its name."""
-    stem = name.rsplit(".", 1)[0]
     found = {}
     for folder in folders:
         for kind in ("timer", "path", "socket"):
@@ -128,7 +131,9 @@ def triggers_in(folders: Iterable[str], name: str) -> dict[str, str]:
                 trigger = os.path.basename(path)
                 named = TRIGGER.search(mentions.text_of(path).decode("latin-1"))
                 target = named.group(1) if named else trigger.rsplit(".", 1)[0] + ".service"
-                if target in (name, stem) and trigger not in found:
+                # Of a template any instance will do: Unit=lane@1.service or lane@%i.service.
+                of_template = "@." in name and re.sub(r"@[^@]*\.", "@.", target)
+                if name in (target, f"{target}.service", of_template) and trigger not in found:
                     found[trigger] = path
     return found
 
@@ -137,10 +142,10 @@ def manager(scope: str, uid: int) -> list[str] | None:
     """The systemctl that speaks to the manager of a scope; None where that one does not run."""
     if scope == "system":
         return ["systemctl"]
-    runtime = f"/run/user/{uid}"
-    if not os.path.exists(runtime + "/systemd/private"):
+    runtime = RUNTIME.format(uid)
+    if not os.path.exists(runtime + "/private"):
         return None
-    environment = ["env", f"XDG_RUNTIME_DIR={runtime}"]
+    environment = ["env", f"XDG_RUNTIME_DIR={os.path.dirname(runtime)}"]
     return ["runuser", "-u", scope, "--", *environment, "systemctl", "--user"]
 
 
@@ -157,6 +162,24 @@ def shown(systemctl: list[str] | None, names: list[str]) -> dict[str, dict[str, 
         name: dict(line.split("=", 1) for line in block.strip().splitlines() if "=" in line)
         for name, block in zip(whole, blocks)
     }
+
+
+def instances(systemctl: list[str] | None, template: str) -> dict[str, str]:
+    """{instance: ActiveState} of a template, as far as the manager has any loaded."""
+    if systemctl is None:
+        return {}
+    listed = ["list-units", "--all", "--full", "--plain", "--no-legend", "--no-pager"]
+    _code, out, _err = run([*systemctl, *listed, "--", whole(template)])
+    rows = [line.split(None, 4) for line in out.splitlines()]
+    return {row[0]: row[2] for row in rows if len(row) > 3}
+
+
+def activity(systemctl: list[str] | None, name: str, state: dict[str, str]) -> str:
+    """Of a unit, or of the most lively instance of a template; state: what the manager shows."""
+    if "@." not in name:
+        return state.get("ActiveState", "unknown" if systemctl else "inactive")
+    found = instances(systemctl, name).values()
+    return next((one for one in found if one not in units_of.ASLEEP), "inactive")
 
 
 def described(
@@ -179,14 +202,14 @@ def described(
             **one,
             "scope": scope,
             "uid": uid,
-            "active": state.get("ActiveState", "unknown" if systemctl else "inactive"),
+            "active": activity(systemctl, one["name"], state),
             "file_state": file_state,
             "wanted_by": wanted,
             "triggers": [
                 {
                     "name": name,
                     "path": triggers.get(name, ""),
-                    "active": kept.get(name, {}).get("ActiveState", "inactive"),
+                    "active": activity(systemctl, name, kept.get(name, {})),
                     "file_state": kept.get(name, {}).get("UnitFileState", "")
                     or ("enabled" if enabled_in(folders, name) else "disabled"),
                 }
@@ -196,11 +219,12 @@ def described(
 
 
 def users() -> Iterator[pwd.struct_passwd]:
-    """People (and root) whose user units could start: those with units, or with linger."""
+    """People (and root) whose user units could start: those with units, with linger, or here."""
     for person in pwd.getpwall():
         home = person.pw_dir
         own = any(os.path.isdir(mentions.expanded(f, home)) for f in OWN_USER_FOLDERS)
-        if own or os.path.exists(f"{LINGER}/{person.pw_name}"):
+        here = os.path.isdir(RUNTIME.format(person.pw_uid))
+        if own or here or os.path.exists(f"{LINGER}/{person.pw_name}"):
             yield person
 
 
@@ -211,7 +235,8 @@ def units(reader: mentions.Reader) -> list[dict[str, Any]]:
     for person in users():
         home = person.pw_dir
         own = [mentions.expanded(folder, home) for folder in OWN_USER_FOLDERS]
-        folders = (*own, *USER_FOLDERS)
+        runtime = [f"{RUNTIME.format(person.pw_uid)}/{name}" for name in RUNTIME_FOLDERS]
+        folders = (*own, *runtime, *USER_FOLDERS)
         there = candidates(reader, folders, home)
         found += described(person.pw_name, person.pw_uid, folders, there)
     return found
@@ -264,7 +289,7 @@ def section(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def load() -> dict[str, Any]:
-    """What is held: {"units": {"scope name": {...}}, "scripts": {path: mode}}."""
+    """What is held: {"units": {"scope name": {...}}, "scripts": {path: mode or link's target}}."""
     try:
         with open(RECORD) as file:
             record: dict[str, Any] = json.load(file)
@@ -313,23 +338,23 @@ def reload(scopes: Iterable[tuple[str, int]]) -> None:
 
 
 def hold(plan: dict[str, Any]) -> dict[str, Any]:
-    """units: {scope, uid, name, file_state, active, stop}; scripts: paths in the cron.* folders."""
+    """units: {scope, uid, name, file_state, active, stop, restart}; scripts: paths of cron.*."""
     record = load()
     paths = [drop_in(unit) for unit in plan["units"]]  # all of them, before anything is written
     for unit, path in zip(plan["units"], paths):
         key = f"{unit['scope']} {unit['name']}"
         if key not in record["units"] or not os.path.exists(path):
-            ran = unit["stop"] and unit["active"] == "active"
-            record["units"][key] = {**unit, "restart": ran}
+            record["units"][key] = {**unit, "restart": to_restart(unit)}
     for path in plan["scripts"]:
         if not why_skipped(path):  # a mode that was noted before is a hold that undo took back
-            record["scripts"][path] = stat.S_IMODE(os.stat(path).st_mode)
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+            record["scripts"][path] = os.readlink(path) if os.path.islink(path) else mode
     keep(record)
     for unit, path in zip(plan["units"], paths):
         make_own_folder(os.path.dirname(path), unit)
         if unit["scope"] == "system":
-            state = f"{unit['file_state'] or 'none'} {unit['active']}"
-            journal.setting(f"unit.{unit['name']}", state, "")
+            for name, state in journalled(unit).items():
+                journal.setting(f"unit.{name}", state, "")
         journal.put(path, 0o644, (os.geteuid(), os.getegid()), HELD.encode())
     reload({(unit["scope"], unit["uid"]) for unit in plan["units"]})
     said = []
@@ -339,14 +364,44 @@ def hold(plan: dict[str, Any]) -> dict[str, Any]:
             code, _out, err = run([*systemctl, "stop", "--", whole(unit["name"])], timeout_s=120)
             said += [err.strip()] if code else []
     for path in plan["scripts"]:
-        change_mode(path, record["scripts"][path] & ~0o111)
+        change_mode(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o111)
+    if plan["scripts"]:
+        crontab.settle(plan["scripts"])
     if said:
         raise Failed("; ".join(said))
     return {}
 
 
+def to_restart(unit: dict[str, Any]) -> list[str]:
+    """What the hold stops and the re-arm has to start again: the unit, or instances of it."""
+    if not unit["restart"]:
+        return []
+    if "@." not in unit["name"]:
+        return [unit["name"]]
+    found = instances(manager(unit["scope"], unit["uid"]), unit["name"])
+    return sorted(name for name, active in found.items() if active not in units_of.ASLEEP)
+
+
+def journalled(unit: dict[str, Any]) -> dict[str, str]:
+    """{unit: enablement and activity} for undo; a template has none, its instances do."""
+    if "@." not in unit["name"]:
+        return {unit["name"]: f"{unit['file_state'] or 'none'} {unit['active']}"}
+    shown = units_of.show(list(instances(manager(unit["scope"], unit["uid"]), unit["name"])))
+    return {
+        name: f"{one.get('UnitFileState') or 'none'} {one['ActiveState']}"
+        for name, one in shown.items()
+    }
+
+
 def installed(systemctl: list[str], name: str) -> bool:
     return shown(systemctl, [name]).get(name, {}).get("LoadState") != "not-found"
+
+
+def make_link(path: str, target: str) -> None:
+    """A script that was a link to another, which a hold replaced by a copy that nobody may run."""
+    if os.path.isfile(path):
+        os.unlink(path)
+        os.symlink(target, path)
 
 
 def change_mode(path: str, mode: int) -> None:
@@ -370,12 +425,15 @@ def rearm() -> dict[str, Any]:
     said = []
     for unit in record["units"].values():
         systemctl = manager(unit["scope"], unit["uid"])
-        if unit["restart"] and systemctl and installed(systemctl, unit["name"]):
-            code, _out, err = run([*systemctl, "start", "--", unit["name"]], timeout_s=120)
+        again = [name for name in unit["restart"] if systemctl and installed(systemctl, name)]
+        if systemctl and again:
+            code, _out, err = run([*systemctl, "start", "--", *again], timeout_s=120)
             said += [err.strip()] if code else []
-    for path, mode in record["scripts"].items():
-        if os.path.exists(path):
-            change_mode(path, mode)
+    for path, was in record["scripts"].items():
+        if isinstance(was, str):
+            make_link(path, was)
+        elif os.path.exists(path):
+            change_mode(path, was)
     if said:
         raise Failed("; ".join(said))
     if os.path.exists(RECORD):
