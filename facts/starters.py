@@ -68,10 +68,6 @@ class Unit:
     def of_package(self) -> bool:
         return self.path.startswith(("/usr/lib/", "/lib/"))
 
-    @property
-    def transient(self) -> bool:
-        return self.path.startswith("/run/systemd/transient/")
-
 
 @dataclass(frozen=True)
 class Script:

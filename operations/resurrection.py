@@ -30,7 +30,7 @@ from stacks.definition import Stack
 # armed: would start something; held: by us; inert: nothing runs it; refused: not ours to judge.
 Status = Literal["armed", "held", "inert", "refused"]
 KINDS = ("cron lines", "cron folders", "at jobs", "system units", "user units", "restart policies")
-TRANSIENT = "/run/systemd/transient/"
+TRANSIENT = "/systemd/transient/"  # below /run, or /run/user/1000
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def plan(found: Starters) -> dict[str, Any]:
                 "restart": trigger.active not in ASLEEP,
             }
             for trigger in unit.triggers
-            if not trigger.path.startswith(TRANSIENT)
+            if TRANSIENT not in trigger.path
         ]
         units.append(
             {

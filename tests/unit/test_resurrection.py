@@ -141,8 +141,10 @@ def test_what_is_not_ours_to_judge_says_what_to_do() -> None:
     assert refusals(Unknown("no answer")) != []
 
 
-def test_triggers_end_before_what_they_start_and_a_transient_one_is_left() -> None:
-    lost = Trigger("run-r1.timer", "/run/systemd/transient/run-r1.timer", "active", "transient")
+@pytest.mark.parametrize("where", ["/run", "/run/user/1000"])
+def test_triggers_end_before_what_they_start_and_a_transient_one_is_left(where: str) -> None:
+    path = f"{where}/systemd/transient/run-r1.timer"
+    lost = Trigger("run-r1.timer", path, "active", "transient")
     unit = replace(WATCH, triggers=(*WATCH.triggers, lost))
     names = [u["name"] for u in plan(of(unit))["units"]]
     assert names == ["spark-ready.timer", "spark-ready.service"]

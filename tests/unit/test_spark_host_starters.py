@@ -408,6 +408,24 @@ def test_originals_are_in_the_journal_before_the_change(starters: ModuleType, la
     }
 
 
+def test_folders_that_were_made_for_a_hold_go_with_it_and_no_others(
+    starters: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home/.config").mkdir(parents=True)
+    me = starters.pwd.getpwuid(os.getuid())
+
+    class Person:
+        pw_dir, pw_uid, pw_gid = str(tmp_path / "home"), me.pw_uid, me.pw_gid
+
+    monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
+    unit = {"scope": "milo", "uid": 1000, "name": "x.service", "active": "inactive"}
+    more = {"file_state": "", "stop": True, "restart": False}
+    starters.hold({"units": [unit | more], "scripts": []})
+    assert (tmp_path / "home/.config/systemd/user/x.service.d").is_dir()
+    starters.rearm()
+    assert list((tmp_path / "home").rglob("*")) == [tmp_path / "home/.config"]
+
+
 def test_a_home_that_leads_elsewhere_is_not_written_to(
     starters: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

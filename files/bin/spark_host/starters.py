@@ -289,12 +289,13 @@ def section(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def load() -> dict[str, Any]:
-    """What is held: {"units": {"scope name": {...}}, "scripts": {path: mode or link's target}}."""
-    try:
-        with open(RECORD) as file:
-            record: dict[str, Any] = json.load(file)
-    except FileNotFoundError:
-        return {"units": {}, "scripts": {}}
+    """What is held: {"units": {"scope name": {...}}, "scripts": {path: mode or link's target}}.
+
+    folders: those that were made for it.
+    """
+    record: dict[str, Any] = {"units": {}, "scripts": {}, "folders": []}
+    with contextlib.suppress(FileNotFoundError), open(RECORD) as file:
+        record.update(json.load(file))
     return record
 
 
@@ -312,6 +313,11 @@ def drop_in(unit: dict[str, Any]) -> str:
     if not os.path.realpath(path).startswith(os.path.realpath(home) + "/"):
         raise ValueError(f"{path} leads out of {home}: not written")
     return path
+
+
+def missing(folder: str) -> list[str]:
+    """The folder and those above it that are not there, the deepest first."""
+    return [] if os.path.isdir(folder) else [folder, *missing(os.path.dirname(folder))]
 
 
 def make_own_folder(path: str, unit: dict[str, Any]) -> None:
@@ -349,6 +355,8 @@ def hold(plan: dict[str, Any]) -> dict[str, Any]:
         if not why_skipped(path):  # a mode that was noted before is a hold that undo took back
             mode = stat.S_IMODE(os.stat(path).st_mode)
             record["scripts"][path] = os.readlink(path) if os.path.islink(path) else mode
+    new = [folder for path in paths for folder in missing(os.path.dirname(path))]
+    record["folders"] = sorted({*record["folders"], *new}, reverse=True)
     keep(record)
     for unit, path in zip(plan["units"], paths):
         make_own_folder(os.path.dirname(path), unit)
@@ -418,7 +426,7 @@ def rearm() -> dict[str, Any]:
         path = drop_in(unit)
         if os.path.exists(path):
             os.unlink(path)
-        folder = os.path.dirname(path)
+    for folder in record["folders"]:  # the deepest of a tree first, as sorted
         if os.path.isdir(folder) and not os.listdir(folder):
             os.rmdir(folder)
     reload({(unit["scope"], unit["uid"]) for unit in record["units"].values()})
