@@ -8,7 +8,7 @@ Undone by: serve.py.
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.context import host
 
-from deploys.steps.begin import begin, preflight_checks
+from deploys.steps.begin import begin, preflight_checks, quiet_s
 from deploys.steps.host_state import pinned
 from deploys.steps.launch import launch
 from deploys.steps.takeover import clean, hold_watchdogs, rearm_watchdogs, tear_down
@@ -26,6 +26,6 @@ program.installed(job=run, rank=rank, name="On-host program installed")
 pinned(run=run, rank=rank, stack=stack)
 hold_watchdogs(run=run, rank=rank, for_good=False)
 tear_down(run=run, rank=rank, fabric_too=False)
-clean(run=run, rank=rank, quiet_s=stack.deadlines.quiet_s, fabric_too=False)
+clean(run=run, rank=rank, quiet_s=quiet_s(stack.deadlines.quiet_s), fabric_too=False)
 launch(run=run, rank=rank, stack=stack, fabric_too=False)
 rearm_watchdogs(run=run, rank=rank)

@@ -7,7 +7,7 @@ Undone by: rollback_dsf.py (the stack), undo.py (the hosts).
 
 from pyinfra.context import host
 
-from deploys.steps.begin import begin, preflight_checks
+from deploys.steps.begin import begin, preflight_checks, quiet_s
 from deploys.steps.host_state import harmless, pinned
 from deploys.steps.launch import launch
 from deploys.steps.takeover import clean, hold_watchdogs, tear_down
@@ -27,5 +27,5 @@ job.barrier(job=run, title="Fabric", name="Stage: Fabric")
 fabric.converged(
     job=run, node=host.data.node, after_teardown=True, name="Fabric as the owner's file says"
 )
-clean(run=run, rank=rank, quiet_s=stack.deadlines.quiet_s, fabric_too=True)
+clean(run=run, rank=rank, quiet_s=quiet_s(stack.deadlines.quiet_s), fabric_too=True)
 launch(run=run, rank=rank, stack=stack, fabric_too=True)

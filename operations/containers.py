@@ -105,7 +105,7 @@ def _quiet(state: State, host: Host, job: Job, seconds: int) -> bool:
         job.changed(host)
         rank = job.hosts.index(host)
         tag = job.cluster.tags.hold
-        origin = likely_origin(rank, job.read(host), tag, job.stack, job.known)
+        origin = likely_origin(rank, job.read(host), tag, job.known, answer["back"])
         return fail(
             state, host, job,
             f"{host.name}: {', '.join(answer['back'])} came back within {seconds} s of the "

@@ -29,7 +29,8 @@ from stacks.definition import Stack
 
 # armed: would start something; held: by us; inert: nothing runs it; refused: not ours to judge.
 Status = Literal["armed", "held", "inert", "refused"]
-KINDS = ("cron lines", "cron folders", "at jobs", "system units", "user units", "restart policies")
+POLICIES = "restart policies"
+KINDS = ("cron lines", "cron folders", "at jobs", "system units", "user units", POLICIES)
 TRANSIENT = "/systemd/transient/"  # below /run, or /run/user/1000
 
 
@@ -110,7 +111,7 @@ def policies(
     for found in engines(rank, state, known):
         one = found.container
         if one.policy != "no" and not (stack and stack.compose and found.stack == stack.name):
-            yield Source("restart policies", one.name, "armed", one.policy)
+            yield Source(POLICIES, one.name, "armed", one.policy)
 
 
 def sources(
@@ -129,20 +130,28 @@ def sources(
 
 
 def likely_origin(
-    rank: int, state: HostState, word: str, stack: Stack | None, known: Sequence[Stack]
+    rank: int, state: HostState, word: str, known: Sequence[Stack], back: Sequence[str]
 ) -> str:
-    """What may have started a container that nobody asked for."""
+    """What may have started containers (`back`, by name) that nobody asked for.
+
+    Their own restart policies are none of it: they were removed, and whoever made them anew gave
+    them the policy again.
+    """
     armed = [
-        s for s in sources(rank, state, word, stack, known) if s.status in ("armed", "refused")
+        f"{s.name} ({s.why})" if s.why else s.name
+        for s in sources(rank, state, word, None, known)
+        if s.status in ("armed", "refused") and not (s.kind == POLICIES and s.name in back)
     ]
+    unsaid = {str(why): None for kind in KINDS if (why := unread(kind, state))}
+    armed += [f"something that could not be read ({why})" for why in unsaid]
     if not armed:
         return "nothing on this host that would start it was found; a person, or another machine"
-    return ", ".join(f"{s.name} ({s.why})" if s.why else s.name for s in armed)
+    return ", ".join(armed)
 
 
 def unread(kind: str, state: HostState) -> Unknown | None:
     """Why nothing can be said of one kind, None when it was read."""
-    part = {"cron lines": state.crontab, "restart policies": state.containers}
+    part = {"cron lines": state.crontab, POLICIES: state.containers}
     found = part.get(kind, state.starters)
     return found if isinstance(found, Unknown) else None
 

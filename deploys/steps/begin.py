@@ -17,6 +17,8 @@ from operations import cpufreq, job, preflight, program, resurrection, shards
 from operations.job import Job
 from stacks.definition import Stack, StackError, load, names
 
+QUIET_LIMIT_S = 86400
+
 
 @cache
 def host_settings() -> dict[str, Any]:
@@ -58,6 +60,17 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
         extra=extra,
     )
     return job.start(name, host, cluster, stack, known, ask)
+
+
+def quiet_s(usual: int) -> int:
+    """Seconds to watch that nothing comes back: `--data quiet=SECONDS`, or the usual ones.
+
+    Raises PyinfraError for what is no such number.
+    """
+    given = str(host.data.get("quiet", usual))
+    if not given.isdecimal() or int(given) > QUIET_LIMIT_S:
+        raise PyinfraError(f"quiet={given} found; whole seconds up to {QUIET_LIMIT_S} allowed")
+    return int(given)
 
 
 @deploy("Preflight")

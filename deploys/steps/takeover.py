@@ -33,7 +33,7 @@ def rearm_watchdogs(run: Job, rank: int) -> None:
 
 
 @deploy("Stop")
-def stop_reachable(run: Job, rank: int) -> None:
+def stop_reachable(run: Job, rank: int, quiet_s: int) -> None:
     """As the teardown of a launch, but a host that fails does not keep the others up."""
     job.milestone(job=run, title="Watchdogs held", name="Stage: Watchdogs held")
     # Errors ignored: pyinfra would drop the host, and its rank would stay up without its head.
@@ -58,7 +58,7 @@ def stop_reachable(run: Job, rank: int) -> None:
         containers.ended(job=run, rank=rank, fabric_too=False, name="Worker rank down")
     job.milestone(job=run, title="Nothing comes back", name="Stage: Nothing comes back")
     containers.stay_down(
-        job=run, seconds=STOP_QUIET_S, fabric_too=False, name="No container starts by itself"
+        job=run, seconds=quiet_s, fabric_too=False, name="No container starts by itself"
     )
     job.barrier(job=run, title="Verdict", name="All hosts were reached and are down")
 

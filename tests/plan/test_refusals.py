@@ -247,6 +247,55 @@ def test_a_host_that_cannot_be_held_is_taken_down_by_stop_all_the_same(
     assert "stop failed: @fake/spark" in run.err
 
 
+@pytest.mark.parametrize(("words", "watched"), [((), "70"), (("--data", "quiet=5"), "5")])
+def test_the_watch_after_a_teardown_is_as_long_as_asked(
+    pair: Made, words: tuple[str, ...], watched: str
+) -> None:
+    made = pair()
+    for snapshot in made.snapshots:
+        install(snapshot)
+        snapshot["crontab"]["users"].clear()
+    made.answers.update(ENDS)
+    run = made.run("stop", "-y", "--debug", *words)
+    for host in made.names:
+        (quiet,) = [c for c in run.commands(host) if f"{RANKS} quiet " in c]
+        assert f"{RANKS} quiet {watched}" in quiet
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "1.5", "86401"])
+def test_an_odd_length_of_the_watch_is_refused(pair: Made, value: str) -> None:
+    run = pair().plan("stop", "--data", f"quiet={value}")
+    is_refused(run)
+    assert f"quiet={value} found; whole seconds up to 86400 allowed" in run.err
+
+
+def test_what_came_back_is_named_with_its_likely_origin(pair: Made) -> None:
+    """A timer of a package is not ours to hold: it is armed still, and is what did it."""
+    made = pair()
+    install(made.snapshots[0])
+    unit = {
+        "scope": "system",
+        "uid": 0,
+        "name": "spark-ready.service",
+        "path": "/usr/lib/systemd/system/spark-ready.service",
+        "weight": "starts",
+        "direct": False,
+        "scripts": ["/opt/ready.sh"],
+        "active": "inactive",
+        "file_state": "enabled",
+        "wanted_by": [],
+        "triggers": [],
+        "held": False,
+    }
+    made.snapshots[0]["starters"]["units"] = [unit]
+    made.answers.update(ENDS | {"spark_host ranks quiet ": {"back": ["dsf-lab-engine-1"]}})
+    run = made.run("stop", "-y", "--debug")
+    is_refused(run)
+    came = "dsf-lab-engine-1 came back within 70 s of the teardown; likely origin: "
+    assert came in run.err
+    assert "spark-ready.service (/usr/lib/systemd/system/spark-ready.service is" in run.err
+
+
 @pytest.mark.parametrize("deploy", ["serve", "verify", "prepare"])
 def test_no_name_is_no_stack(pair: Made, deploy: str) -> None:
     run = pair().plan(deploy, "--data", "stack=")

@@ -225,8 +225,18 @@ def test_an_unread_part_is_unknown_for_its_kinds_only(tmp_path: Path) -> None:
 def test_what_came_back_is_named_with_its_likely_origin(tmp_path: Path) -> None:
     lab, dsf = locked("lab", tmp_path), locked("dsf-lab", tmp_path)
     state = state_of(dirty(cluster(), 0, lab, dsf))
-    told = likely_origin(0, state, WORD, lab, (lab, dsf))
+    told = likely_origin(0, state, WORD, (lab, dsf), ["other"])
     assert "the crontab of root line 5 (/usr/local/bin/spark1-inference-ready.sh)" in told
     assert "dsf-lab-engine-1 (unless-stopped)" in told
+    # Its own policy did not make a container anew that had been removed.
+    assert "unless-stopped" not in likely_origin(0, state, WORD, (lab, dsf), ["dsf-lab-engine-1"])
     clean = state_of(bare(cluster(), 0, lab, dsf))
-    assert "a person, or another machine" in likely_origin(0, clean, WORD, None, (lab, dsf))
+    assert "a person, or another machine" in likely_origin(0, clean, WORD, (lab, dsf), ["x"])
+
+
+def test_an_origin_that_could_not_be_looked_for_is_not_called_none(tmp_path: Path) -> None:
+    lab, dsf = locked("lab", tmp_path), locked("dsf-lab", tmp_path)
+    snapshot = bare(cluster(), 0, lab, dsf) | {"starters": {"unknown": "cut off"}}
+    told = likely_origin(0, state_of(snapshot), WORD, (lab, dsf), ["x"])
+    assert told.count("cut off") == 1
+    assert "a person" not in told
