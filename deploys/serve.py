@@ -21,6 +21,8 @@ assert stack is not None  # noqa: S101 - begin() refuses an unknown name
 preflight_checks(run=run, launches=True)
 harmless(run=run, rank=rank)
 pinned(run=run, rank=rank, stack=stack)
+job.barrier(job=run, title="Fabric on paper", name="Stage: Fabric on paper")
+fabric.mergeable(job=run, node=host.data.node, name="netplan takes the fabric's file")
 hold_watchdogs(run=run, rank=rank, for_good=True)
 tear_down(run=run, rank=rank, fabric_too=True)
 job.barrier(job=run, title="Fabric", name="Stage: Fabric")

@@ -18,16 +18,20 @@ class Link:
     kind: str | None
     altnames: tuple[str, ...]
     addresses: tuple[str, ...]  # IPv4, "192.168.100.1/24"
+    dynamic: tuple[str, ...] = ()  # those of them that DHCP gave
+    mac: str = ""  # of the hardware, whatever a bond makes of it
+    up: bool = True  # by its own switch; without it nothing is known of its cable
 
 
 @dataclass(frozen=True)
 class Bond:
-    """As /proc/net/bonding/<name> says, not as a file hopes."""
+    """As /proc/net/bonding/<name> says, not as a file hopes; mii_ms: how often links are polled."""
 
     name: str
     mode: str
     primary: str | None
     active: str | None
+    mii_ms: int
     members: tuple[str, ...]
     members_up: tuple[str, ...]
 
@@ -37,6 +41,14 @@ class NetplanFile:
     path: str
     text: str
     mode: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A connection of NetworkManager: its file and the lines that name interface and addresses."""
+
+    path: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -56,11 +68,21 @@ class Hca:
 
 @dataclass(frozen=True)
 class Fabric:
+    """control_address: where this control connection comes in, None for a run on the host itself.
+
+    loopback_names: host names that /etc/hosts puts on 127.*; tools: RDMA tests that are installed.
+    """
+
     links: dict[str, Link]
     bonds: dict[str, Bond]
     netplan: tuple[NetplanFile, ...]
     hcas: tuple[Hca, ...]
     default_interfaces: tuple[str, ...]
+    profiles: tuple[Profile, ...] = ()
+    control_address: str | None = None
+    hostname: str = ""
+    loopback_names: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
 
 
 MODES = {
@@ -80,12 +102,14 @@ def bond(name: str, text: str) -> Bond:
     active = re.search(r"^Currently Active Slave: (\S+)$", text, re.MULTILINE)
     primary = re.search(r"^Primary Slave: (\S+)", text, re.MULTILINE)
     members = re.findall(r"^Slave Interface: (\S+)\nMII Status: (.+)$", text, re.MULTILINE)
+    mii = re.search(r"^MII Polling Interval \(ms\): (\d+)$", text, re.MULTILINE)
     raw = mode.group(1).split(" (fail_over_mac")[0].strip() if mode else "unknown"
     return Bond(
         name=name,
         mode=MODES.get(raw, raw),
         primary=primary.group(1) if primary and primary.group(1) != "None" else None,
         active=active.group(1) if active and active.group(1) != "None" else None,
+        mii_ms=int(mii.group(1)) if mii else 0,
         members=tuple(m for m, _ in members),
         members_up=tuple(m for m, status in members if status == "up"),
     )
@@ -102,6 +126,9 @@ def parse(section: Section) -> Fabric:
                 kind=found["kind"],
                 altnames=tuple(found["altnames"]),
                 addresses=tuple(found["addresses"]),
+                dynamic=tuple(found.get("dynamic", ())),
+                mac=found.get("mac") or "",
+                up=bool(found.get("up", True)),
             )
             for name, found in section["interfaces"].items()
         },
@@ -124,4 +151,9 @@ def parse(section: Section) -> Fabric:
             for name, found in sorted(section["rdma"].items())
         ),
         default_interfaces=tuple(section["default_interfaces"]),
+        profiles=tuple(Profile(p, t) for p, t in sorted(section.get("profiles", {}).items())),
+        control_address=section.get("control_address"),
+        hostname=section.get("hostname", ""),
+        loopback_names=tuple(section.get("loopback_names", ())),
+        tools=tuple(section.get("tools", ())),
     )

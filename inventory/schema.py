@@ -57,13 +57,17 @@ class Ssh(Record):
 
 
 class Node(Record):
-    """One host. `address` is for management, `fabric_address` is its end of the fast link."""
+    """One host. `address` is for management, `fabric_address` is its end of the fast link.
+
+    `rail2_address` is its end of the second link in mode dual-rail, None in the other modes.
+    """
 
     name: Label = Field(description="a host name of a-z, 0-9 and - (no dots)")
     address: ManagementAddress = Field(
         description="an IP address, a DNS or ssh_config name, or local"
     )
     fabric_address: FabricAddress = Field(description="an IPv4 address")
+    rail2_address: FabricAddress | None = Field(default=None, description="an IPv4 address")
     _rank: int = PrivateAttr(default=0)
 
     @property
@@ -80,7 +84,9 @@ class Node(Record):
 class Fabric(Record):
     """The fast link between the hosts, as it is wanted (not as it is)."""
 
-    mode: Literal["bond", "single"] = Field(default="bond", description="bond or single")
+    mode: Literal["bond", "dual-rail", "single"] = Field(
+        default="bond", description="bond, dual-rail or single"
+    )
     interfaces: tuple[Interface, ...] = Field(
         min_length=1,
         max_length=8,
@@ -98,7 +104,7 @@ class Fabric(Record):
 
     @property
     def device(self) -> str:
-        """The interface that carries the fabric address: the bond, or the first one named."""
+        """The interface that carries `fabric_address`: the bond, or the first one named."""
         return BOND_DEVICE if self.mode == "bond" else self.interfaces[0]
 
 
@@ -107,6 +113,9 @@ class Policy(Record):
 
     foreign_containers: Literal["refuse", "stop"] = Field(
         default="refuse", description="refuse or stop"
+    )
+    foreign_bond: Literal["refuse", "replace"] = Field(
+        default="refuse", description="refuse or replace"
     )
 
 
@@ -138,7 +147,9 @@ class Cluster(Record):
     lock_dir: ControlFolder | None = Field(
         default=None, description="the path of a folder on this machine"
     )
-    policy: Policy = Field(default=Policy(), description="a mapping with foreign_containers")
+    policy: Policy = Field(
+        default=Policy(), description="a mapping with foreign_containers and foreign_bond"
+    )
     tags: Tags = Field(default=Tags(), description="a mapping with hold")
 
     @property
@@ -148,10 +159,25 @@ class Cluster(Record):
 
     @property
     def fabric_network(self) -> ipaddress.IPv4Network:
-        """The subnet that all fabric addresses are in."""
-        return ipaddress.IPv4Network(
-            f"{self.head.fabric_address}/{self.fabric.prefix}", strict=False
-        )
+        """The subnet that all fabric addresses are in (in mode dual-rail: those of rail 1)."""
+        return _network(self.head.fabric_address, self.fabric.prefix)
+
+    def rails(self, node: Node) -> list[tuple[str, str]]:
+        """[(device, IPv4 address)] of a host on the fabric: one, in mode dual-rail two."""
+        found = [(self.fabric.device, node.fabric_address)]
+        if self.fabric.mode == "dual-rail" and node.rail2_address:
+            found.append((self.fabric.interfaces[1], node.rail2_address))
+        return found
+
+    @property
+    def fabric_range(self) -> ipaddress.IPv4Network:
+        """The smallest range that holds the subnets of all rails."""
+        found = self.fabric_network
+        for _, address in self.rails(self.head):
+            other = _network(address, self.fabric.prefix)
+            while not other.subnet_of(found):
+                found = found.supernet()
+        return found
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -177,7 +203,9 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Cluster:
     found = [*read.mistakes, *mistakes.check(Cluster, read.data)]
     # Comparisons between values go on with whatever is right by itself.
     sound = document.without(read.data, [mistake.loc for mistake in found])
-    found += cross_mistakes(sound) if isinstance(sound, dict) else []
+    told = {mistake.loc for mistake in found}
+    across = cross_mistakes(sound) if isinstance(sound, dict) else ()
+    found += [mistake for mistake in across if mistake.loc not in told]
     if found:
         raise InventoryError(read.sentences(found))
     return Cluster.model_validate(read.data)
@@ -188,9 +216,11 @@ def cross_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
     nodes = list(_nodes(data))
     fabric = _mapping(data.get("fabric"))
     yield from _names(nodes)
-    for key in ("name", "address", "fabric_address"):
-        yield from _repeated([((*loc, key), node.get(key)) for loc, node in nodes])
-    yield from _subnet(nodes, fabric.get("prefix", 24))
+    for keys in (("name",), ("address",), ("fabric_address", "rail2_address")):
+        yield from _repeated([((*loc, key), node.get(key)) for key in keys for loc, node in nodes])
+    for key in ("fabric_address", "rail2_address"):
+        yield from _subnet(nodes, key, fabric.get("prefix", 24))
+    yield from _rails(nodes, fabric)
     yield from _interfaces(fabric)
     yield from _stacks(data)
 
@@ -224,15 +254,38 @@ def _repeated(places: list[tuple[Loc, Any]]) -> Iterator[Mistake]:
         first.setdefault(value, loc)
 
 
-def _subnet(nodes: list[tuple[Loc, Mapping[str, Any]]], prefix: Any) -> Iterator[Mistake]:
-    """All fabric addresses are hosts of one subnet, and no management address is in it."""
-    placed = [(loc, node["fabric_address"]) for loc, node in nodes if node.get("fabric_address")]
+def _network(address: str, prefix: int) -> ipaddress.IPv4Network:
+    return ipaddress.IPv4Network(f"{address}/{prefix}", strict=False)
+
+
+def _rails(
+    nodes: list[tuple[Loc, Mapping[str, Any]]], fabric: Mapping[str, Any]
+) -> Iterator[Mistake]:
+    """A second rail in mode dual-rail and in no other, with a subnet of its own."""
+    mode, prefix = fabric.get("mode", "bond"), fabric.get("prefix", 24)
+    for loc, node in nodes:
+        here, second = (*loc, "rail2_address"), node.get("rail2_address")
+        if mode == "dual-rail" and second is None:
+            yield Mistake(here, "nothing found; the address on interfaces[1] expected")
+        if mode != "dual-rail" and second is not None:
+            yield Mistake(here, f"{second!r} found; only mode dual-rail has a second address")
+        first = node.get("fabric_address")
+        if second and first and isinstance(prefix, int):
+            network = _network(first, prefix)
+            if mode == "dual-rail" and second != first and _inside(second, network):
+                told = f"{second!r} found; it is inside {network}, the subnet of the first rail, "
+                yield Mistake(here, told + "another subnet expected")
+
+
+def _subnet(nodes: list[tuple[Loc, Mapping[str, Any]]], key: str, prefix: Any) -> Iterator[Mistake]:
+    """All addresses of one rail are hosts of one subnet, and no management address is in it."""
+    placed = [(loc, node[key]) for loc, node in nodes if node.get(key)]
     if not placed or not isinstance(prefix, int):
         return
-    network = ipaddress.IPv4Network(f"{placed[0][1]}/{prefix}", strict=False)
+    network = _network(placed[0][1], prefix)
     for loc, text in placed:
         address = ipaddress.IPv4Address(text)
-        here = (*loc, "fabric_address")
+        here = (*loc, key)
         if address not in network:
             told = f"{text!r} found; an address in {network}, the subnet of "
             yield Mistake(here, told + f"{document.dotted(placed[0][0])}, expected")
@@ -268,6 +321,8 @@ def _interfaces(fabric: Mapping[str, Any]) -> Iterator[Mistake]:
     here = ("fabric", "interfaces")
     if mode == "bond" and len(names) < 2:
         yield Mistake(here, f"{len(names)} found; mode {mode} needs 2 or more (or mode: single)")
+    if mode == "dual-rail" and len(names) != 2:
+        yield Mistake(here, f"{len(names)} found; mode dual-rail needs exactly 2 (rail 1, rail 2)")
     if mode == "single" and len(names) != 1:
         yield Mistake(here, f"{len(names)} found; mode single needs exactly 1")
 

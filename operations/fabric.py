@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
@@ -15,7 +17,14 @@ from facts.unknown import Unknown
 from inventory.schema import Node
 from operations import remote
 from operations.job import Commands, Job, fail, refuse
-from operations.netplan import live_faults, trial_plan, why_not_converged
+from operations.netplan import (
+    live_faults,
+    merged_wanted,
+    trial_plan,
+    volatile,
+    why_not_converged,
+)
+from operations.netplan_files import merge_faults
 from operations.pair import engines, faults
 from operations.remote import RemoteError, call
 
@@ -45,12 +54,49 @@ def _reconnect(host: Host) -> None:
     host.connect(show_errors=False, raise_exceptions=True)
 
 
+def _check_merged(job: Job, host: Host, node: Node, now: Fabric) -> None:
+    """Let netplan itself merge all files, on paper; RemoteError when that is not what is wanted."""
+    plan = trial_plan(job.cluster, node, now)
+    made = call(host, "fabric", "check", stdin=plan)
+    wanted, leaving = merged_wanted(job.cluster, node, now)
+    said = merge_faults(wanted, leaving, now.netplan, made["before"], made["after"])
+    if said:
+        raise RemoteError(
+            f"{host.name}: netplan would merge its files into something else: {'; '.join(said)}; "
+            "nothing was applied, mend those files"
+        )
+
+
+def _checked(state: State, host: Host, job: Job, node: Node) -> bool:
+    now = job.read(host).fabric
+    try:
+        if isinstance(now, Fabric):
+            _check_merged(job, host, node, now)
+    except RemoteError as error:
+        return fail(state, host, job, str(error))
+    return True
+
+
+@operation()
+def mergeable(job: Job, node: Node) -> Commands:
+    """
+    Find out that netplan would not take the fabric's file before any engine is taken down for it.
+
+    + job: the run
+    + node: this host in the owner's file
+    """
+    fabric = job.read(job.hosts[node.rank]).fabric
+    if isinstance(fabric, Fabric) and why_not_converged(job.cluster, node, fabric):
+        yield FunctionCommand(_checked, (job, node), {})
+
+
 def _apply(state: State, host: Host, job: Job, node: Node) -> bool:
     """Try, reconnect, read back, confirm; whatever fails before the confirmation reverts itself."""
     before = job.read(host).fabric
     try:
         if isinstance(before, Unknown):
             raise RemoteError(f"{host.name}: fabric {before}")
+        _check_merged(job, host, node, before)
         call(host, "fabric", "try", str(TRIAL_S), stdin=trial_plan(job.cluster, node, before))
         _await_applied(host)
         _reconnect(host)
@@ -106,6 +152,8 @@ def converged(job: Job, node: Node, after_teardown: bool) -> Commands:
             log_func=logger.warning,
         )
         return
+    for remark in () if job.executing else volatile(job.cluster, fabric):
+        host.log(remark, log_func=logger.warning)
     if busy and job.executing:
         yield refuse(job, f"the fabric is not touched while {', '.join(busy)} runs")
         return
@@ -122,17 +170,24 @@ def carrier_of(address: str, fabric: Fabric) -> Link | None:
     return next(held, None)
 
 
-def _ping(state: State, host: Host, job: Job, rank: int, device: str, mtu: int) -> bool:
-    cluster = job.cluster
-    size = mtu - 28  # IPv4 and ICMP headers
-    for other in cluster.nodes:
-        if other.rank == rank:
-            continue
-        command = f"ping -M do -s {size} -c 3 -i 0.3 -W 3 -q {other.fabric_address}"
+@dataclass(frozen=True)
+class Way:
+    """From a link of this host to an address of another one, with the MTU to prove."""
+
+    device: str
+    mtu: int
+    other: str
+    address: str
+
+
+def _ping(state: State, host: Host, job: Job, ways: Sequence[Way]) -> bool:
+    for way in ways:
+        size = way.mtu - 28  # IPv4 and ICMP headers
+        command = f"ping -M do -s {size} -c 3 -i 0.3 -W 3 -q {way.address}"
         try:
             remote.run(host, command, timeout_s=20)
         except RemoteError as error:
-            link = f"{device} of {host.name} to {other.name}"
+            link = f"{way.device} of {host.name} to {way.other}"
             return fail(
                 state, host, job,
                 f"{link} does not carry {size} bytes unfragmented ({error}): "
@@ -158,16 +213,19 @@ def ping(job: Job, rank: int, fabric_too: bool) -> Commands:
     if isinstance(state, Unknown):
         yield refuse(job, f"{host.name}: fabric {state}")
         return
-    device, mtu = job.cluster.fabric.device, job.cluster.fabric.mtu
-    if not fabric_too:
-        address = job.cluster.nodes[rank].fabric_address
+    ways = []
+    for number, (device, address) in enumerate(job.cluster.rails(job.cluster.nodes[rank])):
         link = carrier_of(address, state)
-        if link is None:
+        if not fabric_too and link is None:
             yield refuse(
                 job,
                 f"{host.name}: no link holds {address}, its fabric address in the owner's file; "
                 "bring the link up (deploys/prepare.py does while nothing runs)",
             )
             return
-        device, mtu = link.name, link.mtu
-    yield FunctionCommand(_ping, (job, rank, device, mtu), {})
+        name, mtu = device, job.cluster.fabric.mtu
+        if not fabric_too and link is not None:
+            name, mtu = link.name, link.mtu
+        others = [other for other in job.cluster.nodes if other.rank != rank]
+        ways += [Way(name, mtu, o.name, job.cluster.rails(o)[number][1]) for o in others]
+    yield FunctionCommand(_ping, (job, ways), {})

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
-from facts.fabric import Fabric, NetplanFile
+from facts.fabric import Bond, Fabric, NetplanFile
 from inventory.schema import BOND_DEVICE, Cluster, Node
+from operations.netplan_files import (
+    FILE,
+    PATH,
+    definitions_in,
+    devices_in,
+    in_etc,
+    lines_to_move,
+    places,
+    risks,
+    usable,
+)
 
-FILE = "60-spark-converge.yaml"
-PATH = f"/etc/netplan/{FILE}"
 HEADER = "# Written by spark-converge: the fabric only. The originals are in its journal.\n"
-# netplan's sections that define devices; anything else in a file does not name one.
-DEVICE_SECTIONS = (
-    "ethernets", "wifis", "modems", "bridges", "bonds", "vlans", "tunnels", "vrfs",
-    "dummy-devices", "virtual-ethernets", "nm-devices",
-)  # fmt: skip
+# 100 ms: the kernel's documented example (Documentation/networking/bonding.rst)
+MII_MS = 100
 
 
 def _device(mtu: int) -> dict[str, Any]:
@@ -45,8 +52,7 @@ def primary(cluster: Cluster) -> str | None:
 
 
 def _bond_parameters(cluster: Cluster) -> dict[str, Any]:
-    # 100 ms: the kernel's documented example (Documentation/networking/bonding.rst)
-    parameters = {"mode": cluster.fabric.bond_mode, "mii-monitor-interval": 100}
+    parameters = {"mode": cluster.fabric.bond_mode, "mii-monitor-interval": MII_MS}
     return parameters | ({"primary": primary(cluster)} if primary(cluster) else {})
 
 
@@ -57,80 +63,65 @@ def document(cluster: Cluster, node: Node) -> str:
     management link keeps the renderer that the owner gave it.
     """
     fabric = cluster.fabric
-    address = f"{node.fabric_address}/{fabric.prefix}"
-    network: dict[str, Any] = {"version": 2}
+    ethernets = {name: _device(fabric.mtu) for name in fabric.interfaces}
+    network: dict[str, Any] = {"version": 2, "ethernets": ethernets}
     if fabric.mode == "bond":
-        network["ethernets"] = {name: _device(fabric.mtu) for name in fabric.interfaces}
         network["bonds"] = {
             BOND_DEVICE: {
                 **_device(fabric.mtu),
                 "interfaces": list(fabric.interfaces),
-                "addresses": [address],
+                "addresses": [f"{node.fabric_address}/{fabric.prefix}"],
                 "parameters": _bond_parameters(cluster),
             }
         }
     else:
-        network["ethernets"] = {fabric.device: {**_device(fabric.mtu), "addresses": [address]}}
+        for device, address in cluster.rails(node):
+            ethernets[device]["addresses"] = [f"{address}/{fabric.prefix}"]
     return HEADER + yaml.safe_dump({"network": network}, sort_keys=False)
 
 
-def devices_in(text: str) -> set[str] | None:
-    """Names of the devices that a netplan file defines; None when it is no readable netplan."""
-    try:
-        network = (yaml.safe_load(text) or {}).get("network") or {}
-        return {str(name) for section in DEVICE_SECTIONS for name in (network.get(section) or {})}
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError):  # ValueError: month 13
-        return None
+def bonds_over(cluster: Cluster, fabric: Fabric) -> list[Bond]:
+    """The bonds that hold fabric interfaces now, whoever made them."""
+    wanted = set(cluster.fabric.interfaces)
+    return [bond for bond in fabric.bonds.values() if wanted & set(bond.members)]
 
 
-def fabric_devices(cluster: Cluster) -> set[str]:
-    return {*cluster.fabric.interfaces, BOND_DEVICE}
+def own_definitions(fabric: Fabric) -> set[str]:
+    """The devices that our own file defines on this host, none when it is not there."""
+    own = next((file for file in fabric.netplan if file.path == PATH), None)
+    return (devices_in(own.text) or set()) if own else set()
 
 
-def in_etc(file: NetplanFile) -> bool:
-    return file.path.startswith("/etc/netplan/") and file.path != PATH
+def fabric_devices(cluster: Cluster, fabric: Fabric) -> set[str]:
+    """The names that only our file may define: interfaces under all their names, and bonds over
+    them with their other members. networkd takes a definition under another name of a link too."""
+    names = set(cluster.fabric.interfaces)
+    for bond in bonds_over(cluster, fabric):
+        names |= {bond.name, *bond.members}
+    if cluster.fabric.mode == "bond":
+        names.add(BOND_DEVICE)
+    links = [fabric.links[name] for name in names if name in fabric.links]
+    return names | {alt for link in links for alt in link.altnames}
 
 
-def replaced(cluster: Cluster, files: Sequence[NetplanFile]) -> list[str]:
+def foreign_bond(cluster: Cluster, fabric: Fabric) -> Bond | None:
+    """A bond over fabric interfaces that works and that somebody else made."""
+    ours = own_definitions(fabric)
+    for bond in bonds_over(cluster, fabric):
+        link = fabric.links.get(bond.name)
+        if bond.name not in ours and bond.members_up and link is not None and link.addresses:
+            return bond
+    return None
+
+
+def replaced(ours: set[str], files: Sequence[NetplanFile]) -> list[str]:
     """Names of the owner's files that define only fabric devices: ours replaces them."""
-    ours = fabric_devices(cluster)
     names = []
     for file in files:
         devices = devices_in(file.text)
         if in_etc(file) and devices and devices <= ours:
             names.append(file.path.rsplit("/", 1)[1])
     return names
-
-
-def _last_line(node: yaml.Node) -> int:
-    """Number from 0 of the last line of a node's own text: a block collection itself ends only
-    where the next thing begins, behind comments and blank lines."""
-    block = isinstance(node, yaml.CollectionNode) and not node.flow_style
-    if block and node.value:
-        last = node.value[-1]
-        return _last_line(last[1] if isinstance(node, yaml.MappingNode) else last)
-    literal = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
-    return int(node.end_mark.line) - (1 if literal else 0)
-
-
-def lines_to_move(text: str, devices: set[str]) -> list[str]:
-    """The lines of a netplan file that define these devices, numbered as in the file."""
-    root = yaml.compose(text)
-    found: list[str] = []
-    lines = text.splitlines()
-
-    def walk(node: yaml.Node | None, depth: int) -> None:
-        if not isinstance(node, yaml.MappingNode):
-            return
-        for key, value in node.value:
-            if depth == 2 and key.value in devices:
-                span = range(key.start_mark.line, _last_line(value) + 1)
-                found.extend(f"{n + 1}: {lines[n]}" for n in span)
-            else:
-                walk(value, depth + 1)
-
-    walk(root, 0)
-    return found
 
 
 def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
@@ -143,7 +134,7 @@ def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
         near = other or [n for n in fabric.links if n.startswith(name) or name.startswith(n + "n")]
         hint = f"; the host has {', '.join(near)}: put that name" if near else "; see `ip link`"
         said.append(f"{node.name}: fabric interface {name} is absent{hint} in fabric.interfaces")
-    ours = fabric_devices(cluster)
+    ours = fabric_devices(cluster, fabric)
     for file in fabric.netplan:
         devices = devices_in(file.text)
         if devices is None and in_etc(file):
@@ -161,7 +152,47 @@ def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
             f"{node.name}: the default route goes over the fabric ({', '.join(sorted(riding))}); "
             "give the host a management link of its own first"
         )
+    held = [n for n in sorted(ours) if _holds(fabric, n, fabric.control_address)]
+    if held:
+        said.append(
+            f"{node.name}: the control connection comes in at {fabric.control_address} on the "
+            f"fabric ({', '.join(held)}); connect to the management address (address in the "
+            "owner's file)"
+        )
+    if why_not_converged(cluster, node, fabric):
+        said += [f"{node.name}: {risk}" for risk in risks(ours, fabric)]
+        said += [f"{node.name}: {why}" for why in _left_alone(cluster, node, fabric)]
     return said
+
+
+def _kept(fabric: Fabric, bond: str) -> bool:
+    """Does any file that lasts make this bond?"""
+    files = [f for f in fabric.netplan if f.path != PATH and not f.path.startswith("/run/")]
+    profiles = [p for p in fabric.profiles if not p.path.startswith("/run/")]
+    return any(bond in (devices_in(file.text) or ()) for file in files) or any(
+        f"interface-name={bond}" in profile.text.splitlines() for profile in profiles
+    )
+
+
+def _holds(fabric: Fabric, name: str, address: str | None) -> bool:
+    link = fabric.links.get(name)
+    return link is not None and any(a.split("/")[0] == address for a in link.addresses)
+
+
+def _left_alone(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    """A bond that somebody made and that works is changed only on request."""
+    bond = foreign_bond(cluster, fabric)
+    if bond is None or cluster.policy.foreign_bond == "replace":
+        return []
+    faults = live_faults(cluster, node, fabric)
+    if not faults and cluster.fabric.mode == "bond":
+        return []
+    why = "; ".join(faults) or f"mode {cluster.fabric.mode} is wanted"
+    return [
+        f"{bond.name} ({bond.mode} of {', '.join(bond.members)}, from "
+        f"{places(fabric.netplan, bond.name)}) works and is not ours, but {why}; put what it is "
+        "into the owner's file, or allow the change with policy.foreign_bond: replace"
+    ]
 
 
 def bond_faults(cluster: Cluster, fabric: Fabric) -> list[str]:
@@ -178,19 +209,25 @@ def bond_faults(cluster: Cluster, fabric: Fabric) -> list[str]:
         said.append(f"{BOND_DEVICE} has primary {bond.primary or 'none'}, {first} wanted")
     elif first and first in bond.members_up and bond.active != first:
         said.append(f"{BOND_DEVICE} sends on {bond.active or 'no member'} though {first} is up")
+    if bond.mii_ms != MII_MS:
+        said.append(f"{BOND_DEVICE} looks at its links every {bond.mii_ms} ms, {MII_MS} wanted")
     missing = sorted(set(wanted.interfaces) - set(bond.members))
     if missing:
         said.append(f"{BOND_DEVICE} lacks {', '.join(missing)}")
+    more = sorted(set(bond.members) - set(wanted.interfaces))
+    if more:
+        said.append(f"{BOND_DEVICE} has {', '.join(more)} too")
     return said
 
 
 def live_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
     """What the kernel's state lacks; file contents do not count here."""
     wanted = cluster.fabric
-    address = f"{node.fabric_address}/{wanted.prefix}"
     said = bond_faults(cluster, fabric) if wanted.mode == "bond" else []
     if wanted.mode == "bond" and BOND_DEVICE not in fabric.bonds:
         return said
+    if wanted.mode != "bond" and BOND_DEVICE in {*fabric.bonds} & own_definitions(fabric):
+        said.append(f"{BOND_DEVICE} still exists")
     for name in dict.fromkeys((wanted.device, *wanted.interfaces)):
         link = fabric.links.get(name)
         if link is None:
@@ -199,40 +236,82 @@ def live_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
             said.append(f"{name} has MTU {link.mtu}, {wanted.mtu} wanted")
         if link is not None and link.master and wanted.mode != "bond":
             said.append(f"{name} is a member of {link.master}")
-    carrier = fabric.links.get(wanted.device)
-    if carrier is not None and address not in carrier.addresses:
-        said.append(f"{wanted.device} lacks {address}")
-    for link in fabric.links.values():
-        if link.name != wanted.device and address in link.addresses:
-            said.append(f"{link.name} still has {address}")
+    for device, bare in cluster.rails(node):
+        address = f"{bare}/{wanted.prefix}"
+        carrier = fabric.links.get(device)
+        if carrier is not None and address not in carrier.addresses:
+            said.append(f"{device} lacks {address}")
+        for link in fabric.links.values():
+            if link.name != device and address in link.addresses:
+                said.append(f"{link.name} still has {address}")
+    return said
+
+
+def volatile(cluster: Cluster, fabric: Fabric) -> list[str]:
+    """Addresses of the fabric that no file of the host names: they end with its next boot."""
+    kept = [file.text for file in fabric.netplan if not file.path.startswith("/run/")]
+    kept += [p.text for p in fabric.profiles if not p.path.startswith("/run/")]
+    said = []
+    for name in sorted(fabric_devices(cluster, fabric)):
+        link = fabric.links.get(name)
+        fixed = sorted(set(link.addresses) - set(link.dynamic)) if link else []
+        for address in filter(usable, fixed):
+            bare = re.compile(rf"(?<![0-9.]){re.escape(address)}(?![0-9])")
+            if any(map(bare.search, kept)):
+                continue
+            by = next((p.path for p in fabric.profiles if bare.search(p.text)), "no file at all")
+            said.append(f"{address} of {name} is volatile (in {by}): a reboot ends it")
     return said
 
 
 def why_not_converged(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
     """Everything in which the host's fabric differs from the owner's file; empty when converged."""
     said = live_faults(cluster, node, fabric)
+    bond = foreign_bond(cluster, fabric)
+    ours_to_change = cluster.policy.foreign_bond == "replace" or cluster.fabric.mode != "bond"
+    if bond is not None and not ours_to_change and not said and _kept(fabric, bond.name):
+        return []  # somebody else's, and as wanted
     own = next((f for f in fabric.netplan if f.path == PATH), None)
     if own is None or own.text != document(cluster, node):
         said.append(f"{PATH} is {'absent' if own is None else 'not as wanted'}")
     elif own.mode != 0o600:
         said.append(f"{PATH} has mode {own.mode:o}, 600 wanted")
-    said += [
-        f"/etc/netplan/{n} defines fabric devices too" for n in replaced(cluster, fabric.netplan)
-    ]
+    ours = fabric_devices(cluster, fabric)
+    said += [f"/etc/netplan/{n} defines fabric devices too" for n in replaced(ours, fabric.netplan)]
     return said
 
 
 def trial_plan(cluster: Cluster, node: Node, fabric: Fabric) -> dict[str, Any]:
     """What spark-host's `fabric try` takes."""
+    ours = fabric_devices(cluster, fabric)
     bond = fabric.bonds.get(BOND_DEVICE)
-    # networkd before systemd 257 does not change the mode of a bond that exists (systemd#36406).
-    remake = bond is not None and (
-        cluster.fabric.mode != "bond" or bond.mode != cluster.fabric.bond_mode
-    )
+    made = cluster.fabric.mode == "bond"
+    gone = {b.name for b in bonds_over(cluster, fabric)} | ({BOND_DEVICE} & own_definitions(fabric))
+    if made:
+        gone.discard(BOND_DEVICE)
+        # networkd before systemd 257 does not change a bond that exists (systemd#36406).
+        gone |= {BOND_DEVICE} if bond is not None and _to_remake(cluster, bond) else set()
     return {
         "files": {FILE: document(cluster, node)},
-        "devices": sorted(fabric_devices(cluster)),
-        "shadow": replaced(cluster, fabric.netplan),
-        "delete_links": [BOND_DEVICE] if remake else [],
-        "created_links": [BOND_DEVICE] if bond is None and cluster.fabric.mode == "bond" else [],
+        "devices": sorted(name for name in {*ours, BOND_DEVICE} if _is_link_name(fabric, name)),
+        "shadow": replaced(ours, fabric.netplan),
+        "delete_links": sorted(gone),
+        "created_links": [BOND_DEVICE] if bond is None and made else [],
     }
+
+
+def _to_remake(cluster: Cluster, bond: Bond) -> bool:
+    other = bond.mode != cluster.fabric.bond_mode or bond.mii_ms != MII_MS
+    return other or bool(set(bond.members) - set(cluster.fabric.interfaces))
+
+
+def _is_link_name(fabric: Fabric, name: str) -> bool:
+    """False for a name that is only another name of a link."""
+    return not any(name in link.altnames for link in fabric.links.values())
+
+
+def merged_wanted(cluster: Cluster, node: Node, fabric: Fabric) -> tuple[Any, set[str]]:
+    """(our document's definitions, further names that must not be defined any more)."""
+    wanted = definitions_in(document(cluster, node)) or {}
+    leaving = fabric_devices(cluster, fabric) | own_definitions(fabric)
+    return wanted, leaving - set(wanted)

@@ -103,14 +103,16 @@ def roce_v2_index(fabric: Fabric, hca: str, address: str) -> int | None:
 def fabric_facts(cluster: Cluster, rank: int, fabric: Fabric) -> FabricFacts:
     """What rendering needs from the fabric that was found on this rank's host."""
     node = cluster.nodes[rank]
-    ours = {cluster.fabric.device, *cluster.fabric.interfaces}
-    hcas = tuple(h.name for h in fabric.hcas if any(g.interface in ours for g in h.gids))
-    indexes = {hca: roce_v2_index(fabric, hca, node.fabric_address) for hca in hcas}
+    held = dict.fromkeys((cluster.fabric.device, *cluster.fabric.interfaces), node.fabric_address)
+    held |= dict(cluster.rails(node))
+    # The address that each device shall be reached at: that of the link it is on.
+    on = {h.name: a for h in fabric.hcas for g in h.gids if (a := held.get(g.interface))}
+    indexes = {hca: roce_v2_index(fabric, hca, address) for hca, address in on.items()}
     return FabricFacts(
         interface=cluster.fabric.device,
         address=node.fabric_address,
-        cidr=str(cluster.fabric_network),
-        hcas=hcas,
+        cidr=str(cluster.fabric_range),
+        hcas=tuple(on),
         gid_indexes={hca: index for hca, index in indexes.items() if index is not None},
     )
 

@@ -18,6 +18,7 @@ from stacks.spec import LABEL_PREFIX, ComposeSpec, FabricFacts, RankSpec
 __all__ = ["ComposeSpec", "FabricFacts", "RankSpec", "check_pair", "rank_spec"]
 
 GID_INDEX = "NCCL_IB_GID_INDEX"
+CROSS_NIC = "NCCL_CROSS_NIC"
 
 
 def rank_spec(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) -> RankSpec:
@@ -97,6 +98,8 @@ def _values(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) -> d
             "address": fabric.address,
             "cidr": fabric.cidr,
             "hcas": list(fabric.hcas),
+            # As UCX_NET_DEVICES names them, with their port.
+            "ucx": [f"{hca}:1" for hca in fabric.hcas],
         },
         "model_dir": cluster.model_dir,
         "model": {"directory": stack.model.directory},
@@ -116,6 +119,9 @@ def _env(
     stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts, values: Mapping[str, Any]
 ) -> dict[str, str]:
     env = dict(stack.env)
+    if cluster.fabric.mode == "dual-rail" and CROSS_NIC in env:
+        # A NIC of one rail has no way to a NIC of the other: they are two cables and two subnets.
+        env[CROSS_NIC] = "0"
     if stack.env_fabric is None:
         return env
     for name, text in stack.env_fabric.values.items():

@@ -12,9 +12,9 @@ LABEL_PREFIX = "io.spark-converge."
 class FabricFacts:
     """What the fabric of one host is, as found there.
 
-    `interface` carries `address` (IPv4), which lies in `cidr`; `hcas` are its RDMA devices
-    (`rocep1s0f0`), sorted; `gid_indexes` gives for each of them the index of the RoCE v2 GID that
-    holds `address`.
+    `interface` carries `address` (IPv4); `hcas` are the RDMA devices of the fabric (`rocep1s0f0`),
+    sorted; `gid_indexes` gives for each of them the index of the RoCE v2 GID that holds the
+    fabric's address on its link; all those addresses lie in `cidr`.
     """
 
     interface: str

@@ -19,6 +19,7 @@ from deploys.steps.begin import host_settings
 from facts.snapshot import HostState, program_sha256, state_of
 from inventory.schema import Cluster
 from operations import cpufreq, netplan, program, shards
+from operations.netplan_files import PATH
 from operations.pair import specs
 from stacks.definition import Stack, load, names
 
@@ -319,7 +320,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "bonds": {"bond0": bond_text(dict.fromkeys(PORTS, "up"))},
         "netplan": {
             "/etc/netplan/01-mgmt.yaml": made["fabric"]["netplan"]["/etc/netplan/01-mgmt.yaml"],
-            netplan.PATH: file_of(netplan.document(wanted, node)),
+            PATH: file_of(netplan.document(wanted, node)),
         },
         "rdma": {"rocep1s0f0": roce(node.fabric_address, "bond0")},
     }

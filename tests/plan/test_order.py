@@ -20,6 +20,7 @@ SERVE = (
     ("Host state", "CPU governor on every policy", ALL),
     ("Image by digest", "Image of lab by digest", ALL),
     ("Shards by SHA-256", "Model files of lab by SHA-256", ALL),
+    ("Fabric on paper", "netplan takes the fabric's file", ALL),
     ("Watchdogs held", "Cron watchdogs held behind a dated tag", HEAD),
     ("Old ranks down", "Head rank down", HEAD),
     ("Old ranks down", "Worker rank down", WORKERS),

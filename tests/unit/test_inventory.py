@@ -74,6 +74,76 @@ def test_ranks_survive_the_shallow_copies_that_pyinfra_makes_of_host_data(tmp_pa
     assert [node.rank for node in copy.copy(schema.load(path)).nodes] == [0, 1]
 
 
+RAILS = (
+    PAIR.replace("mode: bond", "mode: dual-rail")
+    .replace("fabric_address: 10.0.0.1", "fabric_address: 10.0.0.1\n  rail2_address: 10.0.1.1")
+    .replace("fabric_address: 10.0.0.2", "fabric_address: 10.0.0.2\n    rail2_address: 10.0.1.2")
+)
+
+
+def test_two_rails_are_two_devices_and_one_range(tmp_path: Path) -> None:
+    path = tmp_path / "pair.yaml"
+    path.write_text(RAILS, encoding="utf-8")
+    made = schema.load(path)
+    assert made.fabric.device == "enp1s0f0np0"
+    assert made.rails(made.nodes[1]) == [("enp1s0f0np0", "10.0.0.2"), ("enp1s0f1np1", "10.0.1.2")]
+    assert str(made.fabric_range) == "10.0.0.0/23"
+    assert str(made.fabric_network) == "10.0.0.0/24"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line"),
+    [
+        (
+            "  rail2_address: 10.0.1.1\n",
+            "",
+            "4: head.rail2_address: nothing found; the address on interfaces[1] expected",
+        ),
+        (
+            "rail2_address: 10.0.1.2",
+            "rail2_address: 10.0.2.2",
+            "13: workers[0].rail2_address: '10.0.2.2' found; an address in 10.0.1.0/24, the subnet "
+            "of head, expected",
+        ),
+        (
+            "rail2_address: 10.0.1.2",
+            "rail2_address: fe80::1",
+            "13: workers[0].rail2_address: 'fe80::1' found; an IPv4 address such as 10.0.0.1 "
+            "expected",
+        ),
+        (
+            "address: 192.0.2.12",
+            "address: 10.0.1.77",
+            "11: workers[0].address: '10.0.1.77' found; it is inside the fabric 10.0.1.0/24, and "
+            "the control connection must not ride on the fabric that this tool changes; give the "
+            "management address",
+        ),
+        (
+            "    - enp1s0f1np1\n",
+            "",
+            "16: fabric.interfaces: 1 found; mode dual-rail needs exactly 2 (rail 1, rail 2)",
+        ),
+    ],
+)
+def test_a_mistake_in_two_rails_is_one_line(
+    tmp_path: Path, right: str, wrong: str, line: str
+) -> None:
+    assert RAILS.count(right) == 1
+    assert lines_of(tmp_path, RAILS.replace(right, wrong)) == [f"pair.yaml:{line}"]
+
+
+def test_rails_in_one_subnet_or_without_the_mode_are_named_for_every_host(tmp_path: Path) -> None:
+    said = lines_of(tmp_path, RAILS.replace("10.0.1.", "10.0.0.1"))
+    assert [line.split(": ", 2)[1] for line in said] == [
+        "head.rail2_address",
+        "workers[0].rail2_address",
+    ]
+    assert "it is inside 10.0.0.0/24, the subnet of the first rail, another subnet" in said[0]
+    said = lines_of(tmp_path, RAILS.replace("mode: dual-rail", "mode: bond"))
+    assert len(said) == 2
+    assert said[0].endswith("'10.0.1.1' found; only mode dual-rail has a second address")
+
+
 @pytest.mark.parametrize("name", ["sparks.yaml", "lab.yaml"])
 def test_the_shipped_files_have_no_mistake(name: str) -> None:
     assert len(schema.load(ROOT / "inventory" / name).nodes) >= 2
@@ -160,7 +230,7 @@ MISTAKES = [
     (
         "mode: bond",
         "mode: bonded",
-        "13: fabric.mode: 'bonded' found; bond or single allowed",
+        "13: fabric.mode: 'bonded' found; bond, dual-rail or single allowed",
     ),
     (
         "    - enp1s0f1np1\n",

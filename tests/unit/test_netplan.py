@@ -8,22 +8,25 @@ import pytest
 import yaml
 
 from facts.fabric import Fabric, NetplanFile, parse
+from inventory.schema import Cluster
 from operations.netplan import (
-    PATH,
     complaints,
-    devices_in,
     document,
-    lines_to_move,
+    fabric_devices,
     live_faults,
     replaced,
     trial_plan,
+    volatile,
     why_not_converged,
 )
+from operations.netplan_files import PATH, devices_in, lines_to_move
 from tests.plan.made_pair import PORTS, bond_text, cluster, file_of, link
 
 PAIR = cluster()
 HEAD = PAIR.nodes[0]
 ADDRESS = "192.168.100.1/24"
+OURS = {*PORTS, "bond0"}
+TOPS = ("run", "etc")
 
 MIXED = """\
 network:
@@ -138,13 +141,13 @@ def test_no_readable_netplan_is_said_and_never_raises(text: str) -> None:
 
 def test_only_the_owners_files_of_fabric_devices_alone_are_replaced() -> None:
     fabric_only = "network: {ethernets: {enp1s0f0np0: {}}, bonds: {bond0: {}}}"
-    assert replaced(PAIR, with_file(fabric_only)) == ["50-x.yaml"]
-    assert replaced(PAIR, with_file(fabric_only, "/run/netplan/50-x.yaml")) == []
-    assert replaced(PAIR, with_file(fabric_only, PATH)) == []
-    assert replaced(PAIR, with_file(MIXED)) == []
-    assert replaced(PAIR, with_file("network: {version: 2}")) == []
-    assert replaced(PAIR, with_file("network: {ethernets: {eth9: {}}}")) == []
-    assert replaced(PAIR, with_file("network: [")) == []
+    assert replaced(OURS, with_file(fabric_only)) == ["50-x.yaml"]
+    assert replaced(OURS, with_file(fabric_only, "/run/netplan/50-x.yaml")) == []
+    assert replaced(OURS, with_file(fabric_only, PATH)) == []
+    assert replaced(OURS, with_file(MIXED)) == []
+    assert replaced(OURS, with_file("network: {version: 2}")) == []
+    assert replaced(OURS, with_file("network: {ethernets: {eth9: {}}}")) == []
+    assert replaced(OURS, with_file("network: [")) == []
 
 
 def test_a_mixed_file_is_refused_with_exactly_the_lines_to_move() -> None:
@@ -283,7 +286,10 @@ def test_a_bond_goes_when_a_single_cable_is_wanted() -> None:
 def test_a_member_that_is_still_enslaved_is_no_single_cable() -> None:
     single = cluster(fabric={"mode": "single", "interfaces": [PORTS[0]]})
     enslaved = interfaces(bond0=link(9000), **{PORTS[0]: link(9000, ADDRESS, master="bond0")})
-    assert live_faults(single, single.nodes[0], enslaved) == ["enp1s0f0np0 is a member of bond0"]
+    assert live_faults(single, single.nodes[0], enslaved) == [
+        "bond0 still exists",
+        "enp1s0f0np0 is a member of bond0",
+    ]
 
 
 def test_files_count_too_but_only_for_convergence() -> None:
@@ -327,3 +333,218 @@ def test_a_mode_that_sends_on_all_members_has_no_primary() -> None:
     made = cluster(2, fabric={"interfaces": list(PORTS), "bond_mode": "balance-xor"})
     network = yaml.safe_load(document(made, made.head))["network"]
     assert "primary" not in network["bonds"]["bond0"]["parameters"]
+
+
+# Two rails
+
+RAILS = cluster(fabric={"mode": "bond", "interfaces": list(PORTS)}).model_dump(mode="json")
+for number, entry in enumerate((RAILS["head"], *RAILS["workers"]), start=1):
+    entry["rail2_address"] = f"192.168.101.{number}"
+RAILS["fabric"]["mode"] = "dual-rail"
+DUAL = Cluster.model_validate(RAILS)
+
+
+def dual(**changes: Any) -> Fabric:
+    """A head in mode dual-rail, with sections changed."""
+    links = {
+        "enP7s7": link(1500, "10.0.2.11/24"),
+        PORTS[0]: link(9000, ADDRESS),
+        PORTS[1]: link(9000, "192.168.101.1/24"),
+    }
+    files = {PATH: file_of(document(DUAL, DUAL.head))}
+    return converged(**{"interfaces": links, "bonds": {}, "netplan": files} | changes)
+
+
+def test_each_rail_has_its_own_address_and_no_bond() -> None:
+    network = yaml.safe_load(document(DUAL, DUAL.nodes[1]))["network"]
+    assert set(network) == {"version", "ethernets"}
+    assert [network["ethernets"][port]["addresses"] for port in PORTS] == [
+        ["192.168.100.2/24"],
+        ["192.168.101.2/24"],
+    ]
+    assert why_not_converged(DUAL, DUAL.head, dual()) == complaints(DUAL, DUAL.head, dual()) == []
+
+
+def test_d15_from_a_bond_to_two_rails_the_bond_goes() -> None:
+    said = live_faults(DUAL, DUAL.head, converged())
+    assert said[:3] == [
+        "bond0 still exists",
+        f"{PORTS[0]} is a member of bond0",
+        f"{PORTS[1]} is a member of bond0",
+    ]
+    assert f"{PORTS[1]} lacks 192.168.101.1/24" in said
+    plan = trial_plan(DUAL, DUAL.head, converged())
+    assert (plan["delete_links"], plan["created_links"]) == (["bond0"], [])
+    assert plan["devices"] == ["bond0", *PORTS]
+
+
+def test_d15_the_other_member_of_a_bond_is_freed_and_kept_for_undo() -> None:
+    single = cluster(fabric={"mode": "single", "interfaces": [PORTS[0]]})
+    assert trial_plan(single, single.head, converged())["devices"] == ["bond0", *PORTS]
+
+
+def test_rails_that_were_swapped_are_named() -> None:
+    swapped = dual(
+        interfaces={PORTS[0]: link(9000, "192.168.101.1/24"), PORTS[1]: link(9000, ADDRESS)}
+    )
+    assert live_faults(DUAL, DUAL.head, swapped) == [
+        f"{PORTS[0]} lacks {ADDRESS}",
+        f"{PORTS[1]} still has {ADDRESS}",
+        f"{PORTS[1]} lacks 192.168.101.1/24",
+        f"{PORTS[0]} still has 192.168.101.1/24",
+    ]
+
+
+# Bonds of others
+
+FOREIGN = {"/etc/netplan/50-bond.yaml": file_of(document(PAIR, HEAD))}
+REPLACE = cluster(policy={"foreign_bond": "replace"})
+
+
+def test_a_bond_of_somebody_else_that_is_as_wanted_is_left_alone() -> None:
+    there = converged(netplan=FOREIGN)
+    assert why_not_converged(PAIR, HEAD, there) == complaints(PAIR, HEAD, there) == []
+    assert why_not_converged(REPLACE, HEAD, there) == [
+        f"{PATH} is absent",
+        "/etc/netplan/50-bond.yaml defines fabric devices too",
+    ]
+
+
+def test_a_bond_of_somebody_else_that_works_is_changed_on_request_only() -> None:
+    text = bond_text(dict.fromkeys(PORTS, "up"), "load balancing (round-robin)")
+    there = converged(netplan=FOREIGN, bonds={"bond0": text})
+    assert complaints(PAIR, HEAD, there) == [
+        "spark1: bond0 (balance-rr of enp1s0f0np0, enp1s0f1np1, from /etc/netplan/50-bond.yaml) "
+        "works and is not ours, but bond0 is in mode balance-rr, active-backup wanted; put what "
+        "it is into the owner's file, or allow the change with policy.foreign_bond: replace"
+    ]
+    assert complaints(REPLACE, HEAD, there) == []
+
+
+def test_a_bond_by_another_name_over_the_same_interfaces_is_taken_apart_on_request() -> None:
+    text = document(PAIR, HEAD).replace("bond0", "cx7")
+    links = {name: vars(one) for name, one in converged().links.items()}
+    links["cx7"] = links.pop("bond0")
+    there = converged(
+        interfaces=links,
+        bonds={"cx7": bond_text(dict.fromkeys(PORTS, "up"))},
+        netplan={"/etc/netplan/50-bond.yaml": file_of(text)},
+    )
+    assert "cx7 (active-backup" in complaints(PAIR, HEAD, there)[0]
+    assert complaints(REPLACE, HEAD, there) == []
+    plan = trial_plan(REPLACE, HEAD, there)
+    assert (plan["delete_links"], plan["shadow"]) == (["cx7"], ["50-bond.yaml"])
+
+
+def test_d13_a_bond_that_the_module_made_has_no_members_and_is_made_anew() -> None:
+    auto = converged(
+        netplan={},
+        bonds={"bond0": bond_text({}, "load balancing (round-robin)")},
+        interfaces={"bond0": link(kind="bond"), **{port: link() for port in PORTS}},
+    )
+    assert complaints(PAIR, HEAD, auto) == []
+    assert trial_plan(PAIR, HEAD, auto)["delete_links"] == ["bond0"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("Interval (ms): 100", "Interval (ms): 0", "looks at its links every 0 ms, 100 wanted"),
+        ("Slave Interface: enp1s0f1np1", "Slave Interface: eth9", "has eth9 too"),
+    ],
+)
+def test_a_bond_without_link_polling_or_with_more_members_is_made_anew(
+    old: str, new: str, said: str
+) -> None:
+    text = bond_text(dict.fromkeys(PORTS, "up"))
+    assert old in text
+    wrong = converged(bonds={"bond0": text.replace(old, new)})
+    assert f"bond0 {said}" in live_faults(PAIR, HEAD, wrong)
+    assert trial_plan(PAIR, HEAD, wrong)["delete_links"] == ["bond0"]
+
+
+# What a trial would do beside the fabric
+
+
+def test_the_control_connection_must_not_come_in_over_the_fabric() -> None:
+    (said,) = complaints(PAIR, HEAD, converged(control_address="192.168.100.1"))
+    assert "the control connection comes in at 192.168.100.1 on the fabric (bond0)" in said
+    assert complaints(PAIR, HEAD, converged(control_address="10.0.2.11")) == []
+
+
+def beside(keys: str, **changes: Any) -> list[str]:
+    """Complaints of a host that is not converged and has another file with these keys."""
+    text = f"network: {{ethernets: {{enP7s7: {{{keys}}}}}}}"
+    netplan = {"/etc/netplan/01-mgmt.yaml": file_of(text)}
+    links = {"enP7s7": link(1500, "10.0.2.11/24"), **{port: link() for port in PORTS}}
+    return complaints(PAIR, HEAD, converged(netplan=netplan, interfaces=links, bonds={}, **changes))
+
+
+def test_a_wrong_address_of_the_management_link_in_a_file_is_refused_before_any_apply() -> None:
+    (said,) = beside("addresses: [10.0.2.99/24]")
+    assert said == (
+        "spark1: /etc/netplan/01-mgmt.yaml: addresses of enP7s7 are 10.0.2.99/24, the link has "
+        "10.0.2.11/24: netplan apply would change a link that is not the fabric's; mend the file, "
+        "or apply it yourself"
+    )
+    assert beside("addresses: [10.0.2.11/24]") == beside("dhcp4: true") == []
+    assert beside("addresses: [{10.0.2.11/24: {label: x}}, 'fd00::1/64']") == []
+
+
+def test_an_address_that_only_the_kernel_has_counts_when_the_control_connection_uses_it() -> None:
+    links = {"enP7s7": link(1500, "10.0.2.11/24", "10.0.2.12/24")}
+    text = "network: {ethernets: {enP7s7: {addresses: [10.0.2.11/24]}}}"
+    fabric = converged(
+        netplan={"/etc/netplan/01-mgmt.yaml": file_of(text)},
+        interfaces={**links, **{port: link() for port in PORTS}},
+        bonds={},
+        control_address="10.0.2.12",
+    )
+    assert len(complaints(PAIR, HEAD, fabric)) == 1
+
+
+def test_d11_a_definition_by_another_name_of_a_port_is_the_ports() -> None:
+    text = "network: {ethernets: {enp1s0f0: {dhcp4: true}}}"
+    fabric = interfaces(**{PORTS[0]: link(9000, master="bond0", altnames=["enp1s0f0"])})
+    assert "enp1s0f0" in fabric_devices(PAIR, fabric)
+    assert replaced(fabric_devices(PAIR, fabric), with_file(text)) == ["50-x.yaml"]
+    assert "enp1s0f0" not in trial_plan(PAIR, HEAD, fabric)["devices"]
+
+
+@pytest.mark.parametrize(
+    ("match", "taken"),
+    [
+        ('{name: "en*"}', "enp1s0f0np0, enp1s0f1np1"),
+        ('{macaddress: "52:54:00:00:00:01"}', "enp1s0f0np0, enp1s0f1np1"),
+        ('{macaddress: "52:54:00:00:00:07"}', None),
+        ('{name: "wl*"}', None),
+        ("{driver: mlx5_core}", None),
+    ],
+)
+def test_a_match_that_takes_a_fabric_port_too_is_refused(match: str, taken: str | None) -> None:
+    text = f"network: {{ethernets: {{all: {{match: {match}, dhcp4: true}}}}}}"
+    fabric = converged(
+        netplan={"/etc/netplan/01-all.yaml": file_of(text)},
+        interfaces={port: link() for port in PORTS},
+        bonds={},
+    )
+    said = complaints(PAIR, HEAD, fabric)
+    assert [f"match of all takes {taken} too" in line for line in said] == [True] * bool(taken)
+
+
+# Addresses that no file has
+
+
+def test_d01_an_address_by_nmcli_alone_is_volatile() -> None:
+    run, etc = (f"/{top}/NetworkManager/system-connections/cx7.nmconnection" for top in TOPS)
+    links = {PORTS[1]: link(1500, "192.168.101.1/24", "169.254.7.7/16"), PORTS[0]: link()}
+    address = "address1=192.168.101.1/24,192.168.101.254"
+    by_hand = converged(interfaces=links, bonds={}, netplan={}, profiles={run: address})
+    assert volatile(PAIR, by_hand) == [
+        f"192.168.101.1/24 of enp1s0f1np1 is volatile (in {run}): a reboot ends it"
+    ]
+    kept = converged(interfaces=links, bonds={}, netplan={}, profiles={etc: address})
+    assert volatile(PAIR, kept) == []
+    links[PORTS[1]]["dynamic"] = ["192.168.101.1/24"]
+    assert volatile(PAIR, converged(interfaces=links, bonds={}, netplan={})) == []
+    assert volatile(PAIR, converged()) == []

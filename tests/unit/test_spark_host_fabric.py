@@ -44,7 +44,7 @@ def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("state", ["active", "activating", "deactivating"])
-@pytest.mark.parametrize(("left_s", "wait_s"), [(100.0, 130), (-20.0, 30)])
+@pytest.mark.parametrize(("left_s", "wait_s"), [(100.0, 170), (-20.0, 70)])
 def test_an_open_trial_is_left_as_it_is(
     tmp_path: Path, unit: dict[str, Any], state: str, left_s: float, wait_s: int
 ) -> None:

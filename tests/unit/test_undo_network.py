@@ -81,13 +81,17 @@ def test_only_configured_addresses_count(one: dict[str, Any], kept: bool) -> Non
 class Kernel:
     """`ip` and `netplan` for a set of links; netplan gives nothing back by itself, as in D15."""
 
+    modes = ("balance-rr", "active-backup")
+
     def __init__(self, links: Links, netplan: int = 0) -> None:
         self.links = copy.deepcopy(links)
         self.netplan = netplan
         self.said: list[str] = []
 
-    def run(self, argv: list[str], **_words: Any) -> tuple[int, str, str]:
+    def run(self, argv: list[str], **_words: Any) -> tuple[int, str, str]:  # noqa: PLR0912
         self.said.append(" ".join(argv))
+        if argv[0] == "nmcli":
+            return 0, "", ""
         if argv[0] == "netplan":
             return self.netplan, "", "netplan: it is broken"
         match argv[1:]:
@@ -99,11 +103,13 @@ class Kernel:
                     if other and other["master"] == name:
                         other["master"] = None
                         other["up"] = False  # the bonding driver closes a freed member
+            case ["link", "add", name, "type", "bond", "mode", mode] if mode in self.modes:
+                self.links[name] = link(kind="bond", mode=mode, up=False)
             case ["link", "set", name, "mtu", mtu]:
                 self.links[name]["mtu"] = int(mtu)
             case ["link", "set", name, "nomaster"]:
                 self.links[name]["master"] = None
-            case ["link", "set", name, "master", master]:
+            case ["link", "set", name, "master", master] if not self.links[name]["up"]:
                 self.links[name]["master"] = master
             case ["link", "set", name, "up" | "down" as word]:
                 self.links[name]["up"] = word == "up"
@@ -169,8 +175,16 @@ def test_a_bond_that_was_made_over_and_does_not_come_back_is_named(
     monkeypatch: pytest.MonkeyPatch, clock: None
 ) -> None:
     was = {"bond0": BONDED["bond0"] | {"mode": "802.3ad"}}
-    with pytest.raises(module("run").Failed, match="bond0 does not exist"):
+    with pytest.raises(module("run").Failed, match=r"ip link add bond0 type bond mode 802\.3ad"):
         restored(monkeypatch, was, {"bond0": BONDED["bond0"]})
+
+
+def test_d13_a_bond_that_no_file_names_is_made_again_with_its_members(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    bond = link(kind="bond", mode="balance-rr", addresses=["10.9.0.1/24"])
+    was = {"bond0": bond, "enp1s0f0np0": link(master="bond0"), "enp1s0f1np1": link(master="bond0")}
+    assert restored(monkeypatch, was, BONDED).links == was
 
 
 def test_an_address_that_networkd_sets_is_awaited_before_it_is_set_by_hand(
@@ -180,6 +194,32 @@ def test_an_address_that_networkd_sets_is_awaited_before_it_is_set_by_hand(
     asked = [said for said in kernel.said if said == "ip -d -j address"]
     assert len(asked) > network.SETTLE_S
     assert kernel.said[-2].startswith("ip address add 192.168.100.1/24")
+
+
+def test_networkmanager_gets_its_devices_back_before_the_links_are_compared(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    kernel = Kernel(BONDED)
+    monkeypatch.setattr(network, "run", kernel.run)
+    monkeypatch.setattr(network.manager, "run", kernel.run)
+    network.restore(FRESH, ["enp1s0f1np1"])
+    given = "nmcli device set enp1s0f1np1 managed yes"
+    assert kernel.said.count(given) == 1
+    assert kernel.said.index("netplan apply") < kernel.said.index(given)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [((0, "yes\n", ""), "same"), ((0, "no\n", ""), "restore"), ((10, "", "no device"), "gone"),
+     ((127, "", "nmcli: not installed"), "gone")],
+)  # fmt: skip
+def test_a_device_that_networkmanager_had_is_one_to_give_back(
+    monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str, str], verdict: str
+) -> None:
+    monkeypatch.setattr(network.manager, "run", lambda _: answer)
+    entry = {"name": "managed.enp1s0f1np1", "value": "yes", "ours": ["no"]}
+    found = module("kinds").look_managed(entry)
+    assert (found["name"], found["verdict"]) == ("NetworkManager's hold on enp1s0f1np1", verdict)
 
 
 restore = module("restore")

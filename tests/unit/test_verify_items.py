@@ -11,8 +11,9 @@ import pytest
 from deploys.steps.begin import host_settings
 from facts.machine import Machine, Sensor, gpu, parse
 from facts.snapshot import state_of, unread
-from operations import cpufreq, netplan
+from operations import cpufreq
 from operations.items import Item, graphics, heat, hottest, items
+from operations.netplan_files import PATH
 from stacks.definition import Stack
 from tests.plan.made_pair import (
     PORTS,
@@ -140,7 +141,7 @@ def frames(snapshot: Snapshot) -> None:
 
 
 def document(snapshot: Snapshot) -> None:
-    snapshot["fabric"]["netplan"][netplan.PATH]["mode"] = 0o644
+    snapshot["fabric"]["netplan"][PATH]["mode"] = 0o644
 
 
 def route(snapshot: Snapshot) -> None:

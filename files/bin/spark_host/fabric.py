@@ -6,6 +6,7 @@ try SECONDS < {"files": {name: text}, "shadow": [name], "delete_links": [name],
     in the journal, writes into /run/netplan (a power cut boots the old network), then applies it
     from a unit of its own, so that a dead SSH link does not stop it half way. Unconfirmed after
     SECONDS it is reverted.
+check < as for try   {"before", "after"}: `netplan get` without and with the change, on paper
 status    trying | applied | reverted | failed, with what netplan said
 confirm   moves the files to /etc/netplan (originals journalled) and ends the timer
 """
@@ -21,14 +22,16 @@ import time
 from typing import Any
 
 import journal
+import manager
 import network
-from run import run
+from run import Failed, run
 
 STATE = "/run/spark-converge/fabric"
-ETC, TRIAL = "/etc/netplan", "/run/netplan"
+ETC, TRIAL, VENDOR = "/etc/netplan", "/run/netplan", "/usr/lib/netplan"
 EMPTY = "network:\n  version: 2\n"
 UNIT = "spark-converge-fabric"
-REVERT_S = 30  # a `netplan apply` took 28 s in the lab under load
+# A `netplan apply` took 28 s in the lab under load; then the links settle (network.py).
+REVERT_S = 30 + network.LIMIT_S
 
 
 def say(phase: str, message: str = "") -> None:
@@ -51,21 +54,55 @@ def trial_texts(plan: dict[str, Any]) -> dict[str, str]:
     return {**plan["files"], **dict.fromkeys(plan["shadow"], EMPTY)}
 
 
+def on_paper(root: str) -> None:
+    """Copy what netplan reads into a scratch root."""
+    for folder in (ETC, TRIAL, VENDOR):
+        if os.path.isdir(folder):
+            shutil.copytree(folder, root + folder)
+    for folder in (ETC, VENDOR):
+        os.makedirs(root + folder, exist_ok=True)
+    if os.path.islink("/lib"):
+        os.symlink("usr/lib", root + "/lib")  # netplan looks below both names
+    elif os.path.isdir("/lib/netplan"):
+        shutil.copytree("/lib/netplan", root + "/lib/netplan")
+
+
+def put_on_paper(root: str, plan: dict[str, Any]) -> None:
+    for name, text in trial_texts(plan).items():
+        path = f"{root}{ETC}/{name}"
+        if os.path.exists(path):
+            os.unlink(path)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(text)
+
+
+def netplan(root: str, *words: str) -> str:
+    code, out, err = run(["netplan", *words, "--root-dir", root])
+    if code:
+        raise Failed(err.strip() or f"netplan {words[0]}: exit status {code}")
+    return out
+
+
 def check(plan: dict[str, Any]) -> str | None:
     """What `netplan generate` says against the merged result, None when it is content."""
     with tempfile.TemporaryDirectory() as root:
-        if os.path.isdir(ETC):
-            shutil.copytree(ETC, root + ETC)
-        else:
-            os.makedirs(root + ETC)
-        for name, text in trial_texts(plan).items():
-            path = f"{root}{ETC}/{name}"
-            if os.path.exists(path):
-                os.unlink(path)
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-                file.write(text)
-        code, _out, err = run(["netplan", "generate", "--root-dir", root])
-    return None if code == 0 else (err.strip() or f"netplan generate: exit status {code}")
+        on_paper(root)
+        put_on_paper(root, plan)
+        try:
+            netplan(root, "generate")
+        except Failed as error:
+            return str(error)
+    return None
+
+
+def merged(plan: dict[str, Any]) -> dict[str, Any]:
+    """{"before", "after"}: the whole configuration as netplan merges it; nothing is applied."""
+    with tempfile.TemporaryDirectory() as root:
+        on_paper(root)
+        before = netplan(root, "get")
+        put_on_paper(root, plan)
+        netplan(root, "generate")
+        return {"before": before, "after": netplan(root, "get")}
 
 
 def remove_trial(plan: dict[str, Any]) -> None:
@@ -106,7 +143,8 @@ def start(seconds: float) -> dict[str, Any]:
     refusal = earlier_trial(seconds) or check(plan)
     if refusal:
         return {"ok": False, "message": refusal}
-    for name, was in network.live(plan["devices"]).items():
+    plan["was"] = network.live(plan["devices"])
+    for name, was in plan["was"].items():
         journal.setting(f"link.{name}", json.dumps(was), "")
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     os.makedirs(TRIAL, mode=0o755, exist_ok=True)
@@ -136,33 +174,15 @@ def load_plan() -> dict[str, Any]:
     return plan
 
 
-def manager_owned(devices: list[str]) -> list[str]:
-    """Those of the devices that NetworkManager manages at this moment."""
-    owned = []
-    for device in devices:
-        code, out, _err = run(["nmcli", "-g", "GENERAL.NM-MANAGED", "device", "show", device])
-        if code == 0 and out.strip() == "yes":
-            owned.append(device)
-    return owned
-
-
-def manager_hands(devices: list[str], managed: str) -> None:
-    """Tell NetworkManager to take its hands off the devices, or to take them again.
-
-    netplan's udev rules keep it away after the next boot; a device that it is bringing up by
-    itself ("Wired connection 1") it keeps until told, and minutes later tears it out of the bond.
-    """
-    for device in devices:
-        run(["nmcli", "device", "set", device, "managed", managed])
-
-
 def apply(seconds: float) -> dict[str, Any]:
     """Runs inside the unit: apply, wait for the confirmation, else go back."""
     plan = load_plan()
-    plan["manager_owned"] = manager_owned(plan["devices"])
+    plan["manager_owned"] = manager.owned(plan["devices"])
     with open(f"{STATE}/plan", "w") as file:
         json.dump(plan, file)
-    manager_hands(plan["manager_owned"], "no")
+    for device in plan["manager_owned"]:
+        journal.setting(f"managed.{device}", "yes", "no")
+    manager.hands(plan["manager_owned"], "no")
     delete_links(plan)
     deadline = time.monotonic() + seconds
     code, out, err = run(["netplan", "apply"], timeout_s=seconds)
@@ -185,9 +205,11 @@ def revert(plan: dict[str, Any], phase: str, message: str) -> dict[str, Any]:
     remove_trial(plan)
     for name in links_of(plan):
         run(["ip", "link", "delete", name])
-    manager_hands(plan.get("manager_owned", []), "yes")
-    code, _out, err = run(["netplan", "apply"], timeout_s=180)
-    say(phase, message + (f"; going back: {err.strip()}" if code else ""))
+    try:
+        network.restore(plan["was"], plan.get("manager_owned", []))
+    except (Failed, OSError, ValueError) as error:
+        message += f"; going back: {error}"
+    say(phase, message)
     return {"ok": False, "message": message}
 
 
@@ -212,6 +234,8 @@ def confirm() -> dict[str, Any]:
 def main(argv: list[str]) -> dict[str, Any]:
     if argv[0] == "try":
         return start(float(argv[1]))
+    if argv[0] == "check":
+        return merged(json.load(sys.stdin))
     if argv[0] == "apply":
         return apply(float(argv[1]))
     if argv[0] == "confirm":

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from typing import Any
 
 import journal
+import manager
 import units
 from run import Failed, read, run
 
@@ -164,6 +165,18 @@ def look_governor(entry: dict[str, Any]) -> dict[str, str]:
 def give_governor(entry: dict[str, Any]) -> None:
     with open(GOVERNOR.format(subject(entry)), "w") as file:
         file.write(entry["value"] + "\n")
+
+
+# NetworkManager's devices
+
+
+def look_managed(entry: dict[str, Any]) -> dict[str, str]:
+    """Given back together with the links, see network.py."""
+    device = subject(entry)
+    label, now = f"NetworkManager's hold on {device}", manager.is_managed(device)
+    if now is None:
+        return verdict(label, "gone", "there is no such device, or NetworkManager does not run")
+    return verdict(label, "same" if now else "restore")
 
 
 # Restart policies of containers

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+import manager
 from run import Failed, run
 
 SETTLE_S = 10  # how long networkd may take for an address before it is set by hand
@@ -26,7 +27,7 @@ def kept_address(one: dict[str, Any]) -> bool:
 
 
 def live(names: Iterable[str]) -> dict[str, dict[str, Any] | None]:
-    """{name: {kind, mode, mtu, up, master, addresses} or null when there is no such link}."""
+    """{name: {kind, mode, miimon, mtu, up, master, addresses}, null when there is no such link}."""
     code, out, err = run(["ip", "-d", "-j", "address"])
     if code:
         raise Failed(err.strip() or "ip address failed")
@@ -39,6 +40,7 @@ def describe(link: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": info.get("info_kind"),
         "mode": info.get("info_data", {}).get("mode"),
+        "miimon": info.get("info_data", {}).get("miimon"),
         "mtu": link["mtu"],
         "up": "UP" in link.get("flags", []),
         "master": link.get("master"),
@@ -91,6 +93,8 @@ def adjust(was: dict[str, dict[str, Any] | None], addresses_too: bool) -> None:
             continue
         if here["master"] != then["master"]:
             join = ["master", then["master"]] if then["master"] else ["nomaster"]
+            if then["master"]:
+                ip("link", "set", name, "down")  # a bond takes no member that is up
             ip("link", "set", name, *join)
         if here["mtu"] != then["mtu"]:
             ip("link", "set", name, "mtu", str(then["mtu"]))
@@ -103,12 +107,26 @@ def adjust(was: dict[str, dict[str, Any] | None], addresses_too: bool) -> None:
                 ip("address", "add", address, "dev", name)
 
 
-def restore(was: dict[str, dict[str, Any] | None]) -> None:
-    """Bring the live links back after the netplan files; raises Failed with what still differs."""
+def make_lost_bonds(was: dict[str, dict[str, Any] | None]) -> None:
+    """Bonds that were there without a line in any file: nobody else makes them again."""
+    now = live(was)
+    for name, then in was.items():
+        if then and then["kind"] == "bond" and now[name] is None:
+            how = ["miimon", str(then["miimon"])] if then.get("miimon") else []
+            ip("link", "add", name, "type", "bond", "mode", then["mode"], *how)
+
+
+def restore(was: dict[str, dict[str, Any] | None], managed: Iterable[str] = ()) -> None:
+    """Bring the live links back after the netplan files; raises Failed with what still differs.
+
+    managed: devices that NetworkManager shall have again.
+    """
     delete_new_links(was)
     code, out, err = run(["netplan", "apply"], timeout_s=300)
     if code not in (0, 127):  # 127: no netplan on this host, so none of its files either
         raise Failed(f"netplan apply: {(err or out).strip() or code}")
+    make_lost_bonds(was)
+    manager.hands(managed, "yes")
     began = time.monotonic()
     while True:
         waited_s = time.monotonic() - began

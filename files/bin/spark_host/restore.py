@@ -83,6 +83,7 @@ def look(
     policies = named(entries, "restart")
     there = (containers.inspect_all() or []) if policies else []
     found += each(policies, lambda e: kinds.look_container(e, there))
+    found += each(named(entries, "managed"), kinds.look_managed)
     was = was_live(entries)
     if was:
         found.append((None, look_fabric(was, [v for _, v in found])))
@@ -133,9 +134,9 @@ def stop_own_units(files: list[dict[str, Any]], failures: dict[str, str]) -> Non
             attempt(failures, entry["path"], units.systemctl, "stop", "--", own[1])
 
 
-def give_fabric(was: dict[str, dict[str, Any] | None]) -> None:
+def give_fabric(was: dict[str, dict[str, Any] | None], managed: list[str]) -> None:
     fabric.end_trial()
-    network.restore(was)
+    network.restore(was, managed)
 
 
 def give_back(
@@ -156,8 +157,9 @@ def give_back(
         attempt(failures, "systemd", units.systemctl, "daemon-reload")
     for entry in named(todo, "governor"):
         attempt(failures, f"governor of {kinds.subject(entry)}", kinds.give_governor, entry)
-    if fabric_is == "restore" or (files_in(todo, NETPLAN) and fabric_is != "edited"):
-        attempt(failures, FABRIC, give_fabric, was_live(entries))
+    hands = [kinds.subject(e) for e in named(todo, "managed")]
+    if fabric_is == "restore" or ((hands or files_in(todo, NETPLAN)) and fabric_is != "edited"):
+        attempt(failures, FABRIC, give_fabric, was_live(entries), hands)
     for entry in named(todo, "restart"):
         attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))

@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,8 @@ from run import Failed, read, run
 INSTALLED = "/usr/local/lib/spark-converge/spark_host"
 # Words of the kernel command line that win over the default target: kernel-command-line(7).
 OVERRIDE = re.compile(r"systemd\.unit=\S+|[1-5]|[sS]|single|rescue|emergency|-b")
+RDMA_TOOLS = ("ibv_rc_pingpong", "ib_write_bw")
+PROFILES = ("/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections")
 FILES_WANTED = 200  # more netplan files than that is not a host we know
 
 
@@ -102,7 +105,9 @@ def addresses() -> dict[str, dict[str, Any]]:
         if "ifname" not in link:
             continue
         found[link["ifname"]] = {
-            "mac": link.get("address"),
+            # A bond gives its members its own address; theirs is then the permanent one.
+            "mac": link.get("permaddr") or link.get("address"),
+            "up": "UP" in link.get("flags", []),
             "mtu": link.get("mtu"),
             "state": link.get("operstate"),
             "carrier": "LOWER_UP" in link.get("flags", []),
@@ -114,8 +119,52 @@ def addresses() -> dict[str, dict[str, Any]]:
                 for a in link.get("addr_info", [])
                 if a.get("family") == "inet" and "local" in a
             ],
+            "dynamic": [
+                f"{a['local']}/{a['prefixlen']}"
+                for a in link.get("addr_info", [])
+                if a.get("family") == "inet" and a.get("dynamic")
+            ],
         }
     return found
+
+
+def profiles() -> dict[str, str]:
+    """{path: lines} of NetworkManager's connections; a line with a secret is never among them."""
+    found = {}
+    for folder in PROFILES:
+        for path in sorted(glob.glob(folder + "/*"))[:FILES_WANTED]:
+            lines = (read(path) or "").splitlines()
+            kept = [w for w in lines if re.match(r"(interface-name|address\d*|method)\s*=", w)]
+            found[path] = "\n".join(kept)
+    return found
+
+
+def control_address() -> str | None:
+    """Where the SSH connection that runs this comes in: sudo keeps it out of our environment, so
+    it is looked for in that of our parents. None when there is no such connection."""
+    pid = os.getpid()
+    while pid > 1:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                words = file.read().split(b"\0")
+            with open(f"/proc/{pid}/stat") as text:
+                pid = int(text.read().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            return None
+        for word in words:
+            if word.startswith(b"SSH_CONNECTION="):  # client, its port, server, its port
+                return word.decode().split("=", 1)[1].split()[2]
+    return None
+
+
+def loopback_names() -> list[str]:
+    """Names that /etc/hosts puts on 127.*, localhost left out."""
+    found = set()
+    for line in (read("/etc/hosts") or "").splitlines():
+        words = line.split("#")[0].split()
+        if words and words[0].startswith("127."):
+            found |= {w for w in words[1:] if not w.startswith("localhost")}
+    return sorted(found)
 
 
 def rdma() -> dict[str, dict[str, Any]]:
@@ -152,6 +201,11 @@ def fabric(_: dict[str, Any]) -> dict[str, Any]:
         "netplan": files,
         "rdma": rdma(),
         "default_interfaces": sorted({r["dev"] for r in routes if "dev" in r}),
+        "profiles": profiles(),
+        "control_address": control_address(),
+        "hostname": os.uname().nodename,
+        "loopback_names": loopback_names(),
+        "tools": [name for name in RDMA_TOOLS if shutil.which(name)],
     }
 
 
