@@ -1,11 +1,12 @@
 # Everything a person needs to begin with; each target first installs what is missing.
 
-.PHONY: help setup demo test test-all lint lab-up lab-down clean
+.PHONY: help setup demo test test-all lint lock lab-up lab-down clean
 help:
 	@echo "make demo      from nothing to a completion answered by two virtual hosts"
 	@echo "make test      style, unit, plan, and the main jobs and faults on the lab; stages timed"
 	@echo "make test-all  the same and all that takes longer on the lab"
 	@echo "make lint      style and types only"
+	@echo "make lock      STACK=name: digests and hashes from the registry and the Hub; asks first"
 	@echo "make setup     packages (asks first) and the virtual environment in .venv"
 	@echo "make lab-up    start the two virtual hosts"
 	@echo "make lab-down  switch them off; their state is kept"
@@ -25,6 +26,10 @@ test-all:
 
 lint: setup
 	@sh tools/lint.sh
+
+# LOCK_OPTIONS='--tag v2 --revision main' and the like; `python -m stacks.lock --help` lists them.
+lock: setup
+	@.venv/bin/python -m stacks.lock $(STACK) $(LOCK_OPTIONS)
 
 lab-up: setup
 	@.venv/bin/python -m lab up

@@ -14,6 +14,7 @@ from inventory.values import (
     DockerName,
     DockerSize,
     EnvName,
+    ImageTag,
     Pattern,
     RelativePath,
     Repository,
@@ -42,13 +43,18 @@ class LockedImage(Record):
     platforms: dict[str, Digest] = Field(
         default_factory=dict, description="a mapping of platform (linux/arm64) to digest"
     )
+    download_bytes: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict,
+        description="a mapping of platform to bytes, its layers as the registry sends them",
+    )
 
 
 class LockedModel(Record):
-    """One revision of a model, file by file."""
+    """One revision of a model, file by file; `source` says who gave the hashes (null: not said)."""
 
     repository: str = Field(min_length=1, description="a repository name")
     revision: Revision = Field(description="40 hexadecimal digits")
+    source: Literal["hub", "hosts"] | None = Field(default=None, description="hub, hosts, or null")
     files: tuple[ModelFile, ...] = Field(min_length=1, description="a list of name, size, sha256")
 
 
@@ -61,9 +67,13 @@ class Lock(Record):
 
 
 class Image(Record):
-    """Where the image comes from; its digest is in the lock."""
+    """Where the image comes from; its digest is in the lock.
+
+    `tag` decides nothing: verify says when it no longer points to the locked digest.
+    """
 
     repository: Repository = Field(description="an image repository without tag or digest")
+    tag: ImageTag | None = Field(default=None, description="a tag of the image, or null")
 
 
 class Compose(Record):
