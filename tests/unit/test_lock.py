@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pty
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from lab.hub import Hub
 from stacks import definition
 from stacks.lock import difference, registry
 from stacks.lock.__main__ import main
+from stacks.lock.ask import settle
 from stacks.lock.errors import LockError
 from stacks.schema import Lock
 
@@ -314,30 +317,55 @@ def test_registries_are_found_by_dockers_rules(repository: str, address: str, na
     assert registry.place(repository) == (address, name)
 
 
+def made_lock(digest: str | None) -> Lock:
+    files = [{"name": f"{n}.safetensors", "size": 1, "sha256": digest} for n in range(120)]
+    model = {"repository": MODEL, "revision": "0" * 40, "files": files}
+    return Lock.model_validate({"stack": "tiny", "image": {"index": None}, "model": model})
+
+
 def test_files_that_only_became_known_are_one_line() -> None:
-    lock_of = {
-        "stack": "tiny",
-        "image": {"index": None},
-        "model": {"repository": MODEL, "revision": "0" * 40, "files": []},
-    }
-
-    def made(digest: str | None) -> Lock:
-        files = [{"name": f"{n}.safetensors", "size": 1, "sha256": digest} for n in range(120)]
-        return Lock.model_validate(lock_of | {"model": {**lock_of["model"], "files": files}})  # type: ignore[dict-item]
-
-    (line,) = difference.changes(made(None), made("1" * 64))
+    (line,) = difference.changes(made_lock(None), made_lock("1" * 64))
     assert line.what.endswith("and 117 more")
-    assert len(difference.changes(made("2" * 64), made("1" * 64))) == 120
+    assert len(difference.changes(made_lock("2" * 64), made_lock("1" * 64))) == 120
 
 
-def test_the_command_runs_as_make_calls_it() -> None:
+def answered(answer: str, path: Path) -> subprocess.CompletedProcess[bytes]:
+    """A change of a lock, settled on a real terminal where a person types `answer`."""
+    ask = f"import sys, tests.unit.test_lock as t; sys.exit(t.settle_made({str(path)!r}))"
+    person, terminal = pty.openpty()
+    os.write(person, answer.encode())
+    try:
+        return subprocess.run(
+            [sys.executable, "-c", ask],
+            cwd=Path(__file__).parents[2],
+            stdin=terminal,
+            capture_output=True,
+            check=False,
+        )
+    finally:
+        os.close(person)
+        os.close(terminal)
+
+
+def settle_made(path: str) -> int:
+    return settle(Path(path), None, made_lock("1" * 64), yes=False)
+
+
+def test_a_person_who_only_presses_enter_has_said_no(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.lock.yaml"
+    assert answered("\n", path).returncode == 1
+    assert not path.exists()
+    assert answered("y\n", path).returncode == 0
+    assert Lock.model_validate(yaml.safe_load(path.read_text())) == made_lock("1" * 64)
+
+
+def test_the_command_ends_with_one_line() -> None:
     done = subprocess.run(
-        ["make", "--no-print-directory", "lock", "STACK=no-such"],
+        [sys.executable, "-m", "stacks.lock", "no-such"],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ,
     )
-    assert done.returncode != 0
-    assert "no-such" in done.stderr
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: stack 'no-such' found; ")
