@@ -1,10 +1,12 @@
-"""CPU frequency policies and their governors."""
+"""CPU frequency policies with their governors and caps, and what else sets a governor."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from facts.unknown import Section
+from facts import services
+from facts.services import Services
+from facts.unknown import Section, Unknown
 
 UNREADABLE = "(unreadable)"
 
@@ -12,11 +14,19 @@ UNREADABLE = "(unreadable)"
 @dataclass(frozen=True)
 class Policy:
     """governor is None where all CPUs of the policy are offline (the kernel refuses access), and
-    UNREADABLE, which is never the wanted one, where it refuses although some are online."""
+    UNREADABLE, which is never the wanted one, where it refuses although some are online.
+
+    cap_khz: scaling_max_freq; top_khz, bottom_khz: what the CPUs can do; steps_khz: the only
+    frequencies that the driver knows, empty for one that takes any.
+    """
 
     name: str
     governor: str | None
     offered: tuple[str, ...]
+    cap_khz: int | None = None
+    top_khz: int | None = None
+    bottom_khz: int | None = None
+    steps_khz: tuple[int, ...] = ()
 
     @property
     def offline(self) -> bool:
@@ -25,9 +35,15 @@ class Policy:
 
 @dataclass(frozen=True)
 class Cpufreq:
-    """No policies: the host has no frequency scaling driver (unsupported, not converged)."""
+    """No policies: the host has no frequency scaling driver (unsupported, not converged).
+
+    writers: units whose commands write a governor, found by their text; profile: the one that
+    power-profiles-daemon has in force, None while it does not run.
+    """
 
     policies: tuple[Policy, ...]
+    writers: Services
+    profile: str | Unknown | None
 
     @property
     def supported(self) -> bool:
@@ -35,13 +51,20 @@ class Cpufreq:
 
 
 def parse(section: Section) -> Cpufreq:
+    profile = section["profile"]
     return Cpufreq(
-        tuple(
+        policies=tuple(
             Policy(
                 name,
                 (found["governor"] or UNREADABLE) if found["online_cpus"] else None,
                 tuple(found["offered"]),
+                found["cap_khz"],
+                found["top_khz"],
+                found["bottom_khz"],
+                tuple(found["steps_khz"]),
             )
             for name, found in sorted(section["policies"].items())
-        )
+        ),
+        writers=services.parse(section["writers"]),
+        profile=Unknown(str(profile["unknown"])) if isinstance(profile, dict) else profile,
     )

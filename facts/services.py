@@ -15,7 +15,7 @@ class Unit:
 
     names: with its aliases; sub: running, exited, ...; triggers: sockets, paths, timers that start
     it; triggered: what it starts itself, as a timer; starters: what starts it although it is
-    disabled (other units, D-Bus).
+    disabled (other units, D-Bus); path: of its file, empty where it has none.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Unit:
     triggers: tuple[str, ...]
     triggered: tuple[str, ...]
     starters: tuple[str, ...]
+    path: str
 
     @property
     def absent(self) -> bool:
@@ -57,6 +58,7 @@ def unit(properties: Section) -> Unit:
         triggers=tuple(properties.get("TriggeredBy", "").split()),
         triggered=tuple(properties.get("Triggers", "").split()),
         starters=tuple(properties["starters"]),
+        path=properties.get("FragmentPath", ""),
     )
 
 

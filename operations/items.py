@@ -114,6 +114,18 @@ def governor(state: HostState, want: str) -> Iterator[Item]:
     yield judged("cpu", "governor at boot", want, seen, kept)
 
 
+def governor_owners(state: HostState, names: list[str]) -> Item:
+    name, wanted = "other governor owners", "none can start"
+    found = cpufreq.other_owners(state, names)
+    if isinstance(found, Unknown):
+        return unread("cpu", name, wanted, found)
+    if isinstance(state.cpufreq, Cpufreq) and not state.cpufreq.supported:
+        return Item("cpu", name, wanted, "no CPU frequency policies", "unsupported")
+    left = cpufreq.owners_left(found)
+    down = [described(unit) for unit in found.asked.values() if not unit.absent]
+    return judged("cpu", name, wanted, "; ".join(left or down) or "none here", not left)
+
+
 def cables(cluster: Cluster, fabric: Fabric) -> Iterator[Item]:
     """Each fabric port's own link; a bond with one member left still carries everything."""
     wanted = cluster.fabric
@@ -317,6 +329,7 @@ def items(
         program(state),
         *desktop(state, settings["services_down"]),
         *governor(state, settings["governor"]),
+        governor_owners(state, settings["governor_owners"]),
         *network(cluster, node, state),
         headroom(state, stack),
         shared_memory(state),

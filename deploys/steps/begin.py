@@ -22,7 +22,7 @@ QUIET_LIMIT_S = 86400
 
 @cache
 def host_settings() -> dict[str, Any]:
-    """files/host.yaml: boot_target, governor, services_down."""
+    """files/host.yaml: boot_target, governor, governor_owners, services_down."""
     path = Path(__file__).parents[2] / "files" / "host.yaml"
     return cast(dict[str, Any], yaml.safe_load(path.read_text()))
 
@@ -50,7 +50,11 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
         raise PyinfraError(f"stack {stack_name!r} found; {allowed} allowed")
     wanted = [stack] if stack else []
     ask = Ask(
-        units=(*host_settings()["services_down"], cpufreq.UNIT),
+        units=(
+            *host_settings()["services_down"],
+            *host_settings()["governor_owners"],
+            cpufreq.UNIT,
+        ),
         images=tuple(one.image_reference for one in wanted if not one.unlocked),
         shards=tuple(
             (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted

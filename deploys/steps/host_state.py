@@ -24,6 +24,12 @@ def harmless(run: Job, rank: int) -> None:
     services.down_for_good(
         job=run, rank=rank, names=settings["services_down"], name="Desktop services down for good"
     )
+    cpufreq.sole_owner(
+        job=run,
+        rank=rank,
+        names=settings["governor_owners"],
+        name="Nothing else sets the CPU governor",
+    )
     cpufreq.governor(
         job=run, rank=rank, want=settings["governor"], name="CPU governor on every policy"
     )

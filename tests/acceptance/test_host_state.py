@@ -56,6 +56,22 @@ def test_governor_is_set_again_at_every_boot(host: Host) -> None:
     assert units(host, (GOVERNOR_UNIT,))[GOVERNOR_UNIT].file == "enabled"
 
 
+def test_nothing_else_can_set_the_governor(host: Host, settings: dict[str, Any]) -> None:
+    owners = settings["governor_owners"]
+    found = units(host, tuple(owners))
+    for one in (found[name] for name in (*owners, *(t for o in owners for t in found[o].triggers))):
+        if one.load == "not-found":
+            continue
+        seen = f"{one.name} is {one.active}, {one.file}"
+        assert one.active in ("inactive", "failed"), seen
+        assert one.file in ("disabled", "masked"), seen
+    started = read(
+        host, "grep -hs ^SystemdService= /usr/share/dbus-1/system-services/*.service || true"
+    )
+    by_bus = {line.partition("=")[2] for line in started.splitlines()} & set(owners)
+    assert {name for name in by_bus if found[name].file != "masked"} == set()
+
+
 def test_shared_memory_holds_no_segment_of_a_dead_engine(host: Host) -> None:
     found, _, held = read(
         host,

@@ -45,6 +45,8 @@ DESKTOP: dict[str, tuple[str, str, str, str]] = {
     "ModemManager.service": ("ModemManager.service", "active", "enabled", ""),
     "colord.service": ("colord.service", "inactive", "static", ""),
 }
+# Installed on a Spark as on the lab: any D-Bus call would start it.
+PROFILES = "power-profiles-daemon.service"
 TRIGGERS = {t for *_, words in DESKTOP.values() for t in words.split()}
 
 
@@ -204,6 +206,19 @@ def old_rank(dsf: Stack) -> dict[str, Any]:
     return made | {"Restart": "unless-stopped"}
 
 
+def policy(cpus: str, **changes: Any) -> dict[str, Any]:
+    """One CPU frequency policy of a Spark's large cores; cpus: those of it that are online."""
+    return {
+        "governor": "performance",
+        "offered": ["performance", "schedutil"],
+        "online_cpus": cpus,
+        "cap_khz": 3900000,
+        "top_khz": 3900000,
+        "bottom_khz": 338000,
+        "steps_khz": [],
+    } | changes
+
+
 def image(reference: str) -> dict[str, Any]:
     return {"id": "sha256:" + "1" * 64, "digests": [reference], "platform": "linux/amd64"}
 
@@ -238,19 +253,16 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
             "units": {
                 **{asked: unit(*found) for asked, found in DESKTOP.items()},
                 cpufreq.UNIT: absent_unit(cpufreq.UNIT),
+                **{name: absent_unit(name) for name in host_settings()["governor_owners"]},
+                PROFILES: unit(PROFILES, "inactive", "disabled")
+                | {"starters": ["D-Bus as power-profiles-daemon.service"]},
             },
             "triggers": {name: unit(name, "active", "enabled") for name in sorted(TRIGGERS)},
         },
         "cpufreq": {
-            "policies": {
-                f"policy{n}": {
-                    "governor": "performance",
-                    "offered": ["performance", "schedutil"],
-                    "driver": "spark_lab",
-                    "online_cpus": str(n),
-                }
-                for n in range(2)
-            }
+            "policies": {f"policy{n}": policy(str(n)) for n in range(2)},
+            "writers": {"units": {}, "triggers": {}},
+            "profile": None,
         },
         "fabric": {
             "interfaces": {
@@ -303,6 +315,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         ended = "masked" if file_state in ("static", "indirect") else "disabled"
         made["services"]["units"][asked] = unit(name, "inactive", ended, triggers)
     made["services"]["units"][cpufreq.UNIT] = unit(cpufreq.UNIT, "active", "enabled")
+    made["services"]["units"][PROFILES] = unit(PROFILES, "inactive", "masked")
     for name in TRIGGERS:
         made["services"]["triggers"][name] = unit(name, "inactive", "disabled")
     governor = host_settings()["governor"]

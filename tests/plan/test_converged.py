@@ -50,6 +50,7 @@ def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
     yield program.installed, {}
     yield boot.default_target, {"target": settings["boot_target"]}
     yield services.down_for_good, {"names": settings["services_down"]}
+    yield cpufreq.sole_owner, {"names": settings["governor_owners"]}
     yield cpufreq.governor, {"want": settings["governor"]}
     yield images.present, {"reference": stack.image_reference}
     yield shards.verified, {"stack": stack}

@@ -92,7 +92,7 @@ def test_a_host_without_docker_is_not_a_daemon_that_is_down(
 def test_no_frequency_scaling_is_no_reason_to_refuse(
     stacks: tuple[Stack, Stack], pair: list[Snapshot]
 ) -> None:
-    pair[0]["cpufreq"] = {"policies": {}}
+    pair[0]["cpufreq"]["policies"] = {}
     assert said(stacks, pair) == []
 
 

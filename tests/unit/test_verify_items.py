@@ -93,7 +93,7 @@ def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: St
     drifted = {name for name, item in found.items() if item.verdict == "drift"}
     assert drifted == {
         *("boots into", "on-host program", "governor", "governor at boot", "fabric"),
-        *("shared memory", "image", "cron lines", "restart policies"),
+        *("shared memory", "image", "cron lines", "restart policies", "other governor owners"),
         *host_settings()["services_down"],
     }
     assert found["model files"].verdict == "unknown"
@@ -234,8 +234,11 @@ def test_one_drift_is_one_line(
     [
         ("boot", {"boots into"}),
         ("program", {"on-host program"}),
-        ("services", {"governor at boot", *host_settings()["services_down"]}),
-        ("cpufreq", {"governor"}),
+        (
+            "services",
+            {"governor at boot", "other governor owners", *host_settings()["services_down"]},
+        ),
+        ("cpufreq", {"governor", "other governor owners"}),
         ("files", {"governor at boot"}),
         ("fabric", {"fabric", *(f"link {port}" for port in PORTS)}),
         ("memory", {"memory", "shared memory"}),
@@ -288,7 +291,8 @@ def test_a_host_without_policies_or_sensors_or_gpu_is_unsupported_there(
     snapshot["fabric"]["rdma"] = {}
     found = look(snapshot)
     assert {n for n, i in found.items() if i.verdict == "unsupported"} == {
-        *("governor", "governor at boot", "RDMA", "temperature", "CPU clock", "GPU")
+        *("governor", "governor at boot", "other governor owners"),
+        *("RDMA", "temperature", "CPU clock", "GPU"),
     }
 
 

@@ -11,6 +11,7 @@
     python3 spark_host crontab  settle ...                           end what held lines started
     python3 spark_host memory                                        drop the page cache, compact
     python3 spark_host starters hold|rearm                           other ways to start an engine
+    python3 spark_host cpufreq  settle                               other owners of the governor
 
 Each command prints one JSON document and the line in END, so that a cut-off answer is seen; one
 that fails says why in "message" of {"ok": false, "message"}, and on standard error.
@@ -26,7 +27,7 @@ from run import Failed
 
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "ranks", "crontab"),
-    *("memory", "starters"),
+    *("memory", "starters", "cpufreq"),
 )
 END = "--end of spark-host--"
 

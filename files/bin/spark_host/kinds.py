@@ -17,12 +17,14 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+import cpufreq
 import journal
 import manager
 import units
 from run import Failed, read, run
 
-GOVERNOR = "/sys/devices/system/cpu/cpufreq/{}/scaling_governor"
+GOVERNOR = cpufreq.POLICIES + "/{}/scaling_governor"
+CAP = cpufreq.POLICIES + "/{}/scaling_max_freq"
 
 
 def subject(entry: dict[str, Any]) -> str:
@@ -145,13 +147,20 @@ def start_units(entries: list[dict[str, Any]]) -> None:
         units.systemctl("start", "--", *ran)
 
 
-# Governors
+# Governors and caps of CPU frequency policies
 
 
 def look_governor(entry: dict[str, Any]) -> dict[str, str]:
-    policy = subject(entry)
-    label, now = f"governor of {policy}", read(GOVERNOR.format(policy))
-    if not os.path.exists(GOVERNOR.format(policy)):
+    return look_policy(f"governor of {subject(entry)}", GOVERNOR.format(subject(entry)), entry)
+
+
+def look_cap(entry: dict[str, Any]) -> dict[str, str]:
+    return look_policy(f"clock cap of {subject(entry)}", CAP.format(subject(entry)), entry)
+
+
+def look_policy(label: str, path: str, entry: dict[str, Any]) -> dict[str, str]:
+    now = read(path)
+    if not os.path.exists(path):
         return verdict(label, "gone", "this host has no such policy any more")
     if now is None:
         return verdict(label, "unread", "it cannot be read; its CPUs may be offline")
@@ -167,6 +176,11 @@ def give_governor(entry: dict[str, Any]) -> None:
         file.write(entry["value"] + "\n")
 
 
+def give_cap(entry: dict[str, Any]) -> None:
+    with open(CAP.format(subject(entry)), "w") as file:
+        file.write(entry["value"] + "\n")
+
+
 # NetworkManager's devices
 
 
@@ -177,6 +191,22 @@ def look_managed(entry: dict[str, Any]) -> dict[str, str]:
     if now is None:
         return verdict(label, "gone", "there is no such device, or NetworkManager does not run")
     return verdict(label, "same" if now else "restore")
+
+
+# The profile of power-profiles-daemon
+
+
+def look_profile(entry: dict[str, Any], now: dict[str, str]) -> dict[str, str]:
+    """now: what systemctl shows of the daemon, which forgets no profile while it is down."""
+    label, was = "power profile", entry["value"]
+    if now["LoadState"] == "not-found":
+        return verdict(label, "gone", "power-profiles-daemon is not installed any more")
+    found = cpufreq.profile()
+    if found == was:
+        return verdict(label, "same")
+    if found is None or found in entry["ours"]:
+        return verdict(label, "restore", f"it was {was}, it is {found or 'out of force'}")
+    return verdict(label, "edited", f"it is {found}, set by somebody since; it was {was}")
 
 
 # Restart policies of containers

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import containers
+import cpufreq
 import fabric
 import journal
 import kinds
@@ -80,6 +81,10 @@ def look(
     shown = units.show([kinds.subject(e) for e in services])
     found += each(services, lambda e: kinds.look_unit(e, shown[kinds.subject(e)]))
     found += each(named(entries, "governor"), kinds.look_governor)
+    found += each(named(entries, "cpu_max"), kinds.look_cap)
+    profiles = named(entries, "profile")
+    daemon = units.show([cpufreq.DAEMON])[cpufreq.DAEMON] if profiles else {}
+    found += each(profiles, lambda e: kinds.look_profile(e, daemon))
     policies = named(entries, "restart")
     there = (containers.inspect_all() or []) if policies else []
     found += each(policies, lambda e: kinds.look_container(e, there))
@@ -139,6 +144,16 @@ def give_fabric(was: dict[str, dict[str, Any] | None], managed: list[str]) -> No
     network.restore(was, managed)
 
 
+def give_clocks(todo: list[dict[str, Any]], failures: dict[str, str]) -> None:
+    """After the units that ran: a daemon that comes up again sets what it likes."""
+    for entry in named(todo, "profile"):
+        attempt(failures, "power profile", cpufreq.set_profile, entry["value"])
+    for entry in named(todo, "cpu_max"):
+        attempt(failures, f"clock cap of {kinds.subject(entry)}", kinds.give_cap, entry)
+    for entry in named(todo, "governor"):
+        attempt(failures, f"governor of {kinds.subject(entry)}", kinds.give_governor, entry)
+
+
 def give_back(
     entries: list[dict[str, Any]],
     looked: list[tuple[dict[str, Any] | None, dict[str, str]]],
@@ -155,14 +170,13 @@ def give_back(
     give_files([e for e in files_in(todo) if e not in jobs], forced, failures)
     if files_in(entries, *SYSTEMD):
         attempt(failures, "systemd", units.systemctl, "daemon-reload")
-    for entry in named(todo, "governor"):
-        attempt(failures, f"governor of {kinds.subject(entry)}", kinds.give_governor, entry)
     hands = [kinds.subject(e) for e in named(todo, "managed")]
     if fabric_is == "restore" or ((hands or files_in(todo, NETPLAN)) and fabric_is != "edited"):
         attempt(failures, FABRIC, give_fabric, was_live(entries), hands)
     for entry in named(todo, "restart"):
         attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))
+    give_clocks(todo, failures)
     attempt(failures, "held units", starters.rearm)
     give_files(jobs, forced, failures)
     for entry in files_in(entries):

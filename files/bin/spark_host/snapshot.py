@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import containers
+import cpufreq
 import crontab
 import shards
 import shm
@@ -78,22 +79,7 @@ def bootloader_files(words: list[str]) -> list[str]:
 
 
 def services(ask: dict[str, Any]) -> dict[str, Any]:
-    asked = units.described(ask["units"])
-    more = ("TriggeredBy", "Triggers")
-    near = {t for u in asked.values() for kind in more for t in u.get(kind, "").split()}
-    return {"units": asked, "triggers": units.described(sorted(near))}
-
-
-def cpufreq(_: dict[str, Any]) -> dict[str, Any]:
-    policies = {}
-    for folder in sorted(glob.glob("/sys/devices/system/cpu/cpufreq/policy*")):
-        policies[os.path.basename(folder)] = {
-            "governor": read(folder + "/scaling_governor"),
-            "offered": (read(folder + "/scaling_available_governors") or "").split(),
-            "driver": read(folder + "/scaling_driver"),
-            "online_cpus": read(folder + "/affected_cpus"),
-        }
-    return {"policies": policies}
+    return units.with_neighbours(ask["units"])
 
 
 def addresses() -> dict[str, dict[str, Any]]:
@@ -251,7 +237,7 @@ def record(_: dict[str, Any]) -> Any:
 SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "boot": boot,
     "services": services,
-    "cpufreq": cpufreq,
+    "cpufreq": cpufreq.section,
     "fabric": fabric,
     "memory": memory,
     "crontab": crontab.section,

@@ -66,7 +66,9 @@ EXPORT = re.compile(rb"^\w+=.*; export \w+$", re.MULTILINE)
 PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,TriggeredBy,WantedBy,RequiredBy"
 
 
-def files_of(folders: Iterable[str]) -> dict[str, list[str]]:
+def files_of(
+    folders: Iterable[str], passed_over: re.Pattern[str] = INFRASTRUCTURE
+) -> dict[str, list[str]]:
     """{service: [its file, then drop-ins]} by precedence, but for masked ones."""
     found: dict[str, str] = {}
     masked: set[str] = set()
@@ -74,7 +76,7 @@ def files_of(folders: Iterable[str]) -> dict[str, list[str]]:
     for folder in folders:
         for path in sorted(glob.glob(folder + "/*.service")):
             name = os.path.basename(path)
-            if name in found or name in masked or INFRASTRUCTURE.fullmatch(name):
+            if name in found or name in masked or passed_over.fullmatch(name):
                 continue
             with contextlib.suppress(FileNotFoundError):  # a link that leads nowhere
                 empty = os.stat(path).st_size == 0  # /dev/null is, too

@@ -14,8 +14,8 @@ import links
 from run import Failed, read, run
 
 PROPERTIES = (
-    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,TriggeredBy,Triggers,"
-    "WantedBy,RequiredBy,UpheldBy,BoundBy"
+    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,FragmentPath,TriggeredBy,"
+    "Triggers,WantedBy,RequiredBy,UpheldBy,BoundBy"
 )
 # Highest precedence first: systemd.unit(5).
 FOLDERS = (
@@ -95,6 +95,14 @@ def described(names: Collection[str]) -> dict[str, dict[str, Any]]:
         name: {**shown[unit], "starters": lasting_starters(shown[unit], found, bus)}
         for name, unit in real.items()
     }
+
+
+def with_neighbours(names: Collection[str]) -> dict[str, Any]:
+    """{"units": described, "triggers": what triggers those and what they trigger, described}."""
+    asked = described(names)
+    more = ("TriggeredBy", "Triggers")
+    near = {t for u in asked.values() for kind in more for t in u.get(kind, "").split()}
+    return {"units": asked, "triggers": described(sorted(near))}
 
 
 def default_fault() -> str | None:
