@@ -23,7 +23,7 @@ def put(
     """
     words = [path, f"{mode:o}", *map(str, owner), *([tag] if tag else [])]
     command = quiet("journal", "put", *words)
-    return StringCommand(command, _stdin=base64.b64encode(data).decode())
+    return StringCommand(command, _stdin=base64.b64encode(data).decode() + "\n")
 
 
 def setting(name: str, found: str, ours: str) -> str:

@@ -18,12 +18,14 @@ UNDO_COMMAND = "/usr/local/sbin/spark-converge-undo"
 
 
 def install_command() -> str:
-    """Unpack beside the old copy, compile, then swap: an interrupted run leaves a whole program."""
+    """Unpack beside the old copy, compile, then swap once all is on the disk: an interrupted run
+    leaves a whole program, or none."""
     home = shlex.quote(INSTALLED)
     return (
         f"set -e; umask 022; n={home}.new; rm -rf $n; mkdir -p $n; base64 -d > $n.zip; "
         f"python3 -I -m zipfile -e $n.zip $n; rm -f $n.zip; python3 -I -m compileall -q $n; "
-        f"echo {program_sha256()} > $n/SHA256; rm -rf {home}; mv $n {home}"
+        f"echo {program_sha256()} > $n/SHA256; find $n -exec sync {{}} +; "
+        f"rm -rf {home}; mv $n {home}"
     )
 
 
@@ -46,11 +48,12 @@ def undo_text(known: Sequence[Stack]) -> bytes:
 
 def undo_command(known: Sequence[Stack]) -> StringCommand:
     """Write the console command whole. Not journalled: it must outlive the undo."""
-    path = shlex.quote(UNDO_COMMAND)
+    path, text = shlex.quote(UNDO_COMMAND), undo_text(known)
     return StringCommand(
         f"set -e; umask 022; mkdir -p {path.rsplit('/', 1)[0]}; cat > {path}.new; "
-        f"chmod 0755 {path}.new; mv {path}.new {path}",
-        _stdin=undo_text(known).decode(),
+        f'[ "$(wc -c < {path}.new)" -eq {len(text)} ]; '  # less, when its sender was cut off
+        f"chmod 0755 {path}.new; sync {path}.new; mv {path}.new {path}",
+        _stdin=text.decode(),
     )
 
 

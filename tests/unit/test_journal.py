@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import itertools
 import json
 import os
@@ -248,3 +250,32 @@ def test_a_damaged_entry_is_named(disk: Path) -> None:
     with pytest.raises(ValueError, match=f"{path} is damaged"):
         restore.everything()
     assert (disk / "a").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("sent", ["", "b25l", "b25lCnR3"])
+def test_input_whose_sender_was_cut_off_is_not_written(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, sent: str
+) -> None:
+    file = disk / "a"
+    words = ["put", str(file), "644", *map(str, OWNER)]
+    monkeypatch.setattr("sys.stdin", io.StringIO(sent))
+    with pytest.raises(ValueError, match="cut short"):
+        journal.main(words)
+    assert not file.exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{sent}\n"))
+    journal.main(words)
+    assert file.read_bytes() == base64.b64decode(sent)
+
+
+def test_changes_wait_for_each_other_and_not_for_ever(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "LOCK_S", 0.2)
+    with (
+        journal.alone(),
+        pytest.raises(journal.Failed, match="another spark-host"),
+        journal.alone(),
+    ):
+        pass
+    with journal.alone():
+        pass

@@ -17,16 +17,21 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
+
+from run import Failed
 
 ROOT = "/var/lib/spark-converge/journal"
 ABSENT = {"existed": False}
+LOCK_S = 400  # stopping services may take 300 s
 
 
 def utc() -> str:
@@ -54,6 +59,30 @@ def make_folder(folder: str, mode: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, mode)
     sync_folder(os.path.dirname(folder))
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Only one program changes this host at a time; raises Failed when another does not end.
+
+    What a killed run had asked for goes on here while the next run already asks for more.
+    """
+    folder = os.path.dirname(ROOT)
+    make_folder(folder, 0o755)
+    with open(f"{folder}/lock", "w") as lock:
+        deadline = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Failed(
+                        f"another spark-host has been at work for {LOCK_S} s: see `ps -ef | grep "
+                        "spark_host`, end it, then run this again"
+                    ) from None
+                time.sleep(0.1)
+        yield
 
 
 def new_path(path: str) -> str:
@@ -211,17 +240,23 @@ def entries() -> list[dict[str, Any]]:
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    """put PATH MODE UID GID [TAG] < base64; remove PATH; setting NAME FOUND OURS ...; list"""
+    """put PATH MODE UID GID [TAG] < base64 and a line's end; remove PATH;
+    setting NAME FOUND OURS ...; list"""
     action, rest = argv[0], argv[1:]
     if action == "put":
         path, mode, uid, gid, *tag = rest
-        data = base64.b64decode(sys.stdin.read(), validate=False)
-        put(path, int(mode, 8), (int(uid), int(gid)), data, *tag)
+        text = sys.stdin.read()
+        if not text.endswith("\n"):  # of a sender that is gone
+            raise ValueError("the input was cut short; nothing was written")
+        with alone():
+            put(path, int(mode, 8), (int(uid), int(gid)), base64.b64decode(text), *tag)
     elif action == "remove":
-        remove(rest[0])
+        with alone():
+            remove(rest[0])
     elif action == "setting":
-        for name, value, ours in zip(rest[::3], rest[1::3], rest[2::3]):
-            setting(name, value, ours)
+        with alone():
+            for name, value, ours in zip(rest[::3], rest[1::3], rest[2::3]):
+                setting(name, value, ours)
     elif action == "list":
         return {"entries": entries()}
     else:

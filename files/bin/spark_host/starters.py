@@ -453,7 +453,10 @@ def rearm() -> dict[str, Any]:
 
 def main(argv: list[str]) -> dict[str, Any]:
     if argv[0] == "hold":
-        return hold(json.load(sys.stdin))
+        plan = json.load(sys.stdin)
+        with journal.alone():
+            return hold(plan)
     if argv[0] == "rearm":
-        return rearm()
+        with journal.alone():
+            return rearm()
     raise ValueError(f"unknown action {argv[0]}")

@@ -76,7 +76,8 @@ def detached(forced: list[str]) -> dict[str, Any]:
 def here(forced: Collection[str]) -> dict[str, Any]:
     """In the unit: do it, and leave the answer behind."""
     try:
-        answer = restore.undo(forced)
+        with journal.alone():
+            answer = restore.undo(forced)
     except restore.ERRORS as error:
         answer = {"ok": False, "message": f"{type(error).__name__}: {error}; run it again"}
     journal.write(ANSWER, json.dumps(answer).encode(), 0o600)
