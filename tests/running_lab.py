@@ -11,12 +11,16 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from lab.paths import lab_home
+from lab.ssh import boot_id, wait
 
 REPOSITORY = Path(__file__).parents[1]
 HOSTS = ("spark1", "spark2")
@@ -108,6 +112,13 @@ def job(name: str, state_home: Path) -> Run:
     return Run(done.returncode, done.stdout, seconds, new[-1] if new else None)
 
 
+def ran(name: str, state_home: Path) -> Run:
+    """As job(); AssertionError with its output when it fails."""
+    run = job(name, state_home)
+    assert run.status == 0, run.text
+    return run
+
+
 def planned(name: str, state_home: Path) -> list[str]:
     """`operation on host` for everything that a dry run of deploys/`name`.py would change."""
     done = _pyinfra(name, "--dry", "--json", state_home=state_home)
@@ -116,12 +127,32 @@ def planned(name: str, state_home: Path) -> list[str]:
     return [f"{step['name']} on {host}" for step in plan for host in step["hosts_with_change"]]
 
 
-def _pyinfra(name: str, *options: str, state_home: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "pyinfra", "inventory/lab.py", f"deploys/{name}.py", *options]
-    return subprocess.run(
-        line,
+def started(name: str, state_home: Path) -> subprocess.Popen[str]:
+    """deploys/`name`.py as a process whose output is read while it runs."""
+    return subprocess.Popen(
+        _line(name, "-y"),
         cwd=REPOSITORY,
-        env=os.environ | {"XDG_STATE_HOME": str(state_home)},
+        env=_environment(state_home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _line(name: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", "pyinfra", "inventory/lab.py", f"deploys/{name}.py", *options]
+
+
+def _environment(state_home: Path) -> dict[str, str]:
+    return os.environ | {"XDG_STATE_HOME": str(state_home)}
+
+
+def _pyinfra(name: str, *options: str, state_home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        _line(name, *options),
+        cwd=REPOSITORY,
+        env=_environment(state_home),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if "--json" not in options else subprocess.PIPE,
@@ -129,6 +160,19 @@ def _pyinfra(name: str, *options: str, state_home: Path) -> subprocess.Completed
         timeout=JOB_LIMIT_S,
         check=False,
     )
+
+
+def reboot() -> None:
+    """Both hosts at once, by their own command; returns when every unit of the boot is done."""
+
+    def one(host: str) -> None:
+        before = boot_id(lab_home(), host)
+        on(host, "(sleep 1; systemctl reboot) > /dev/null 2>&1 &")
+        wait(lab_home(), host, not_boot=before)
+        on(host, "systemctl is-system-running --wait || true")
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(one, HOSTS))
 
 
 def completion(model: str, timeout_s: float = 90) -> str:

@@ -2,76 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.running_lab import HOSTS, Run, job, lab, on, planned
+from tests.lab.given_back import assert_as_before, links, look
+from tests.running_lab import HOSTS, Run, job, lab, on, planned, ran
 
 pytestmark = pytest.mark.long
 
 JOURNAL = "/var/lib/spark-converge/journal"
 OURS = "/etc/netplan/60-spark-converge.yaml"
-# Written by the services themselves when they start or stop.
-OF_SERVICES = ("/etc/cups/subscriptions.conf", "/etc/cups/subscriptions.conf.O", "/etc/resolv.conf")
-
-FILES = r"""
-find /etc /var/spool/cron -xdev -type f -printf 'mode %m %U:%G %p\n'
-find /etc /var/spool/cron -xdev -type f -print0 | xargs -0 sha256sum | sed 's/^/sha256 /'
-find /etc /var/spool/cron -xdev -type l -printf 'link %U:%G %p -> %l\n'
-find /etc /var/spool/cron -xdev -type d -printf 'folder %m %U:%G %p\n'
-"""
-UNITS = r"""
-systemctl list-unit-files --no-legend --no-pager | grep -v transient | sed 's|^|unit file |'
-systemctl get-default | sed 's/^/default /'
-for unit in gdm cups cups-browsed bluetooth avahi-daemon ModemManager gnome-remote-desktop; do
-    echo "active $unit $(systemctl is-active $unit.service)"
-done
-for unit in cups.socket cups.path avahi-daemon.socket; do
-    echo "active $unit $(systemctl is-active $unit)"
-done
-grep -H . /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
-"""
-
-
-def links(host: str) -> list[str]:
-    """Every link with its MTU, its master, whether it is up, and its IPv4 addresses."""
-    found: list[dict[str, Any]] = json.loads(on(host, "ip -j address"))
-    return [
-        f"ip {one['ifname']} mtu {one['mtu']} master {one.get('master')} "
-        f"up {'UP' in one['flags']} "
-        + " ".join(a["local"] for a in one["addr_info"] if a["family"] == "inet")
-        for one in found
-        # The bridges and virtual links of docker come and go with containers.
-        if not one["ifname"].startswith(("veth", "br-", "docker"))
-    ]
-
-
-def look(host: str) -> set[str]:
-    """All that an undo has to give back, a line for each thing."""
-    lines = on(host, FILES + UNITS).splitlines()
-    kept = [line for line in lines if not any(line.endswith(" " + f) for f in OF_SERVICES)]
-    return {*kept, *links(host)}
-
-
-def assert_as_before(before: dict[str, set[str]]) -> None:
-    """networkd and the services settle within a minute, or the difference stays."""
-    for host in HOSTS:
-        deadline = time.monotonic() + 60
-        while (now := look(host)) != before[host] and time.monotonic() < deadline:
-            time.sleep(3)
-        assert sorted(now - before[host]) == [], f"new on {host}"
-        assert sorted(before[host] - now) == [], f"lost on {host}"
-
-
-def ran(name: str, state_home: Path) -> Run:
-    run = job(name, state_home)
-    assert run.status == 0, run.text
-    return run
 
 
 @dataclass(frozen=True)
