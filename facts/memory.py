@@ -22,6 +22,8 @@ class Memory:
     free_mib: int
     available_mib: int
     cached_mib: int
+    swap_mib: int
+    swap_free_mib: int
     segments: tuple[Segment, ...]
 
     @property
@@ -36,5 +38,7 @@ def parse(section: Section) -> Memory:
         free_mib=kib["MemFree"] // 1024,
         available_mib=kib["MemAvailable"] // 1024,
         cached_mib=kib["Cached"] // 1024,
+        swap_mib=kib["SwapTotal"] // 1024,
+        swap_free_mib=kib["SwapFree"] // 1024,
         segments=tuple(Segment(s["name"], s["bytes"], s["verdict"]) for s in section["shm"]),
     )

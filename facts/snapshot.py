@@ -33,11 +33,14 @@ from facts import (
     fabric,
     images,
     journal,
+    logind,
     machine,
     memory,
+    oom,
     services,
     shards,
     starters,
+    sysctl,
 )
 from facts.unknown import Unknown, parsed
 
@@ -51,8 +54,8 @@ class Ask:
     """What a job wants to know beyond the fixed parts.
 
     units: systemd units; images: references by digest; shards: (directory, lock hash) pairs;
-    files: paths of our own files; words: names in a command that mean a known stack; extra: parts
-    that are read only when asked for.
+    files: paths of our own files; words: names in a command that mean a known stack; sysctl: kernel
+    settings; extra: parts that are read only when asked for.
     """
 
     units: tuple[str, ...] = ()
@@ -60,6 +63,7 @@ class Ask:
     shards: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    sysctl: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
 
 
@@ -78,6 +82,9 @@ class HostState:
     cpufreq: cpufreq.Cpufreq | Unknown
     fabric: fabric.Fabric | Unknown
     memory: memory.Memory | Unknown
+    sysctl: sysctl.Sysctl | Unknown
+    logind: logind.Logind | Unknown
+    oom: oom.Oom | Unknown
     crontab: crontab.Crontabs | Unknown
     starters: starters.Starters | Unknown
     containers: containers.Containers | Unknown
@@ -135,6 +142,9 @@ def state_of(answer: object) -> HostState:
         cpufreq=parsed(part.get("cpufreq"), cpufreq.parse),
         fabric=parsed(part.get("fabric"), fabric.parse),
         memory=parsed(part.get("memory"), memory.parse),
+        sysctl=parsed(part.get("sysctl"), sysctl.parse),
+        logind=parsed(part.get("logind"), logind.parse),
+        oom=parsed(part.get("oom"), oom.parse),
         crontab=parsed(part.get("crontab"), crontab.parse),
         starters=parsed(part.get("starters"), starters.parse),
         containers=parsed(part.get("containers"), containers.parse),

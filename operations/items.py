@@ -4,8 +4,7 @@ operations, so that verify and a dry run cannot disagree."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from facts.boot import Boot
 from facts.containers import Containers
@@ -13,41 +12,20 @@ from facts.cpufreq import Cpufreq
 from facts.fabric import Fabric
 from facts.images import Images
 from facts.machine import Machine, Sensor
-from facts.memory import Memory
 from facts.services import Services, Unit
 from facts.shards import Shards
 from facts.snapshot import HostState, program_sha256
 from facts.unknown import Unknown
 from inventory.schema import BOND_DEVICE, Cluster, Node
-from operations import boot, cpufreq, netplan, resurrection, services, shards
+from operations import boot, cpufreq, memory_items, netplan, resurrection, services, shards
+from operations.item import Item, judged, unread
 from operations.pair import fabric_facts, foreign
 from stacks.definition import Stack
 
-# unsupported: this host has no such thing; unknown: it could not be read. Neither is "ok".
-Verdict = Literal["ok", "drift", "unsupported", "unknown"]
 # Bits of clocks_event_reasons that mean a limit was hit (nvml.h nvmlClocksEventReason*): software
 # power cap 0x4, hardware slowdown 0x8, software thermal 0x20, hardware thermal 0x40, brake 0x80.
 THROTTLED = 0xEC
 ARMED = {"armed", "refused"}
-
-
-@dataclass(frozen=True)
-class Item:
-    """One line of the page for one host; part groups the lines."""
-
-    part: str
-    name: str
-    wanted: str
-    found: str
-    verdict: Verdict
-
-
-def judged(part: str, name: str, wanted: str, found: str, good: bool) -> Item:
-    return Item(part, name, wanted, found, "ok" if good else "drift")
-
-
-def unread(part: str, name: str, wanted: str, why: Unknown | str) -> Item:
-    return Item(part, name, wanted, str(why), "unknown")
 
 
 def program(state: HostState) -> Item:
@@ -173,26 +151,6 @@ def network(cluster: Cluster, node: Node, state: HostState) -> Iterator[Item]:
     yield judged("fabric", "fabric", wanted, "; ".join(why) or "as wanted", not why)
     yield from cables(cluster, fabric)
     yield roce(cluster, node, fabric)
-
-
-def shared_memory(state: HostState) -> Item:
-    found = state.memory
-    if not isinstance(found, Memory):
-        return unread("memory", "shared memory", "no dead segments", found)
-    left = found.leftovers
-    size_mib = sum(s.size_bytes for s in left) / 2**20
-    seen = f"{len(left)} dead segments, {size_mib:.1f} MiB" if left else "none"
-    return judged("memory", "shared memory", "no dead segments", seen, not left)
-
-
-def headroom(state: HostState, stack: Stack) -> Item:
-    """MemFree beside MemAvailable: on unified memory page cache is not free for the GPU."""
-    found, floor = state.memory, stack.memory.floor_mib
-    wanted = f"{floor} MiB in all, available before a bind"
-    if not isinstance(found, Memory):
-        return unread("memory", "memory", wanted, found)
-    seen = f"{found.total_mib} MiB, {found.available_mib} available, {found.free_mib} free"
-    return judged("memory", "memory", wanted, seen, found.total_mib >= floor)
 
 
 def strangers(cluster: Cluster, state: HostState, known: tuple[Stack, ...]) -> Item:
@@ -331,8 +289,7 @@ def items(
         *governor(state, settings["governor"]),
         governor_owners(state, settings["governor_owners"]),
         *network(cluster, node, state),
-        headroom(state, stack),
-        shared_memory(state),
+        *memory_items.items(state, stack, settings["sysctl"]),
         image(state, stack),
         model(cluster, state, stack),
         strangers(cluster, state, known),

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from operations.items import Item, Verdict
+from operations.item import Item, Verdict
 from operations.parity import Line
 
 COLOURS = {"ok": "green", "drift": "red", "unsupported": "blue", "unknown": "yellow"}

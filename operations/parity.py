@@ -12,7 +12,7 @@ from facts.memory import Memory
 from facts.snapshot import HostState
 from facts.unknown import Unknown
 from inventory.schema import Cluster
-from operations.items import Item, Verdict, judged, unread
+from operations.item import Item, Verdict, judged, unread
 from operations.pair import engines, fabric_facts, rank_faults, strays
 from stacks.definition import Stack, StackError
 from stacks.render import RankSpec, rank_spec

@@ -14,14 +14,17 @@ from facts.snapshot import HostState
 from facts.starters import Starters
 from facts.unknown import Unknown
 from inventory.schema import Cluster, Node
-from operations import cpufreq, netplan, resurrection, shards
+from operations import cpufreq, netplan, oom, resurrection, shards
 from operations.job import Commands, Job, refuse, stop_planning
 from operations.pair import foreign, specs
 from stacks.definition import Stack, StackError
 from stacks.render import check_pair
 
 # Parts of a host's state without which no job can decide anything.
-NEEDED = ("boot", "services", "cpufreq", "fabric", "memory", "crontab", "starters", "containers")
+NEEDED = (
+    *("boot", "services", "cpufreq", "fabric", "memory", "sysctl", "logind", "oom"),
+    *("crontab", "starters", "containers"),
+)
 
 
 def absent_hosts(job: Job) -> list[str]:
@@ -69,6 +72,7 @@ def launch_complaints(
             f"{node.name}: {state.memory.total_mib} MiB of memory in all, {stack.name} wants "
             f"{floor} MiB available"
         )
+    yield from (f"{node.name}: {s}" for s in oom.refusals(state, stack))
     if isinstance(state.starters, Starters):
         yield from (f"{node.name}: {s}" for s in resurrection.refusals(state.starters))
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from facts.snapshot import HostState, unread
 from facts.unknown import Unknown
 from operations import pair, parity
-from operations.items import Item, items, judged
+from operations.item import Item, judged
+from operations.items import items
 from operations.job import Job, make_run_folder
 from operations.page import Column, Page, document, rendered
 from operations.roll_call import RollCall

@@ -153,9 +153,12 @@ class Log(Record):
 
 
 class Memory(Record):
-    """What must be free before a rank is started."""
+    """What must be free before a rank is started, and what it leaves once it has loaded."""
 
     floor_mib: int = Field(ge=1, description="MemAvailable in MiB, 1 or more,")
+    steady_available_mib: int | None = Field(
+        default=None, ge=1, description="MemAvailable in MiB with the stack loaded, or null"
+    )
 
 
 class Serve(Record):

@@ -13,7 +13,16 @@ from pyinfra.context import host
 
 from facts.snapshot import Ask
 from inventory.schema import Cluster
-from operations import cpufreq, job, preflight, program, resurrection, shards
+from operations import (
+    cpufreq,
+    job,
+    logind,
+    preflight,
+    program,
+    resurrection,
+    shards,
+    sysctl,
+)
 from operations.job import Job
 from stacks.definition import Stack, StackError, load, names
 
@@ -22,7 +31,7 @@ QUIET_LIMIT_S = 86400
 
 @cache
 def host_settings() -> dict[str, Any]:
-    """files/host.yaml: boot_target, governor, governor_owners, services_down."""
+    """files/host.yaml: boot_target, governor, governor_owners, services_down, sysctl."""
     path = Path(__file__).parents[2] / "files" / "host.yaml"
     return cast(dict[str, Any], yaml.safe_load(path.read_text()))
 
@@ -59,8 +68,9 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
         shards=tuple(
             (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted
         ),
-        files=(cpufreq.UNIT_PATH, program.UNDO_COMMAND),
+        files=(cpufreq.UNIT_PATH, program.UNDO_COMMAND, sysctl.PATH, logind.PATH),
         words=resurrection.stack_words(known),
+        sysctl=tuple(host_settings()["sysctl"]),
         extra=extra,
     )
     return job.start(name, host, cluster, stack, known, ask)

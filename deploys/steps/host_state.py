@@ -7,7 +7,7 @@ from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
 from deploys.steps.begin import host_settings
-from operations import boot, cpufreq, images, job, program, services, shards
+from operations import boot, cpufreq, images, job, logind, program, services, shards, sysctl
 from operations.job import Job
 from stacks.definition import Stack
 
@@ -33,6 +33,10 @@ def harmless(run: Job, rank: int) -> None:
     cpufreq.governor(
         job=run, rank=rank, want=settings["governor"], name="CPU governor on every policy"
     )
+    sysctl.converged(
+        job=run, rank=rank, want=settings["sysctl"], name="Kernel settings of the engine stacks"
+    )
+    logind.keeps_ipc(job=run, rank=rank, name="Shared memory outlives a login")
 
 
 @deploy("Pinned bytes")

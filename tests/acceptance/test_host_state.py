@@ -1,8 +1,9 @@
-"""Boot target, desktop services, CPU governor, shared memory."""
+"""Boot target, desktop services, CPU governor, kernel settings, shared memory."""
 
 from __future__ import annotations
 
 import fnmatch
+import re
 from typing import Any
 
 import pytest
@@ -70,6 +71,26 @@ def test_nothing_else_can_set_the_governor(host: Host, settings: dict[str, Any])
     )
     by_bus = {line.partition("=")[2] for line in started.splitlines()} & set(owners)
     assert {name for name in by_bus if found[name].file != "masked"} == set()
+
+
+def test_kernel_settings_are_as_wanted_now_and_at_boot(
+    host: Host, settings: dict[str, Any]
+) -> None:
+    for key, value in settings["sysctl"].items():
+        text = read(host, f"sysctl -n {key} 2>/dev/null || true").strip()
+        assert text in (str(value), ""), f"{key} is {text}"  # a kernel may lack it
+        # systemd's own reading of the files: the last line that names the setting counts.
+        lines = read(host, "systemd-analyze cat-config sysctl.d --no-pager").splitlines()
+        named = [re.sub(r"^-|\s", "", line) for line in lines]
+        set_at_boot = [line for line in named if line.startswith(f"{key}=")]
+        assert set_at_boot[-1:] == [f"{key}={value}"]
+
+
+def test_logind_leaves_the_segments_of_users_who_log_out(host: Host) -> None:
+    where = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager"
+    assert read(host, f"busctl get-property {where} RemoveIPC").strip() == "b false"
+    text = read(host, "systemd-analyze cat-config systemd/logind.conf --no-pager")
+    assert re.findall(r"^RemoveIPC=(.*)$", text, re.MULTILINE)[-1:] == ["no"]
 
 
 def test_shared_memory_holds_no_segment_of_a_dead_engine(host: Host) -> None:

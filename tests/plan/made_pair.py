@@ -18,7 +18,7 @@ import yaml
 from deploys.steps.begin import host_settings
 from facts.snapshot import HostState, program_sha256, state_of
 from inventory.schema import Cluster
-from operations import cpufreq, netplan, program, shards
+from operations import cpufreq, logind, netplan, program, shards, sysctl
 from operations.netplan_files import PATH
 from operations.pair import specs
 from stacks.definition import Stack, load, names
@@ -285,12 +285,17 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
                 "MemFree": 300000,
                 "MemAvailable": 900000,
                 "Cached": 600000,
+                "SwapTotal": 0,
+                "SwapFree": 0,
             },
             "shm": [
                 {"name": "psm_3f9ac41e", "bytes": 2097152, "verdict": "leftover"},
                 {"name": "sem.loky-4711-x9", "bytes": 32, "verdict": "leftover"},
             ],
         },
+        "sysctl": {"values": dict.fromkeys(host_settings()["sysctl"], "60"), "files": []},
+        "logind": {"remove_ipc": True, "lingering": []},
+        "oom": {"killers": []},
         "crontab": {
             "users": users,
             "starters": [STARTER] if rank == 0 else [],
@@ -300,7 +305,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "containers": {"installed": True, "containers": [old_rank(dsf)]},
         "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},
         "shards": {shards.directory(one, wanted.model_dir): "unverified" for one in (lab, dsf)},
-        "files": {cpufreq.UNIT_PATH: None, program.UNDO_COMMAND: None},
+        "files": dict.fromkeys((cpufreq.UNIT_PATH, program.UNDO_COMMAND, sysctl.PATH, logind.PATH)),
         "program": {"sha256": None},
         "record": {},
     }
@@ -322,6 +327,11 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     for policy in made["cpufreq"]["policies"].values():
         policy["governor"] = governor
     made["files"][cpufreq.UNIT_PATH] = file_of(cpufreq.unit_text(governor), 0o644)
+    settings = host_settings()["sysctl"]
+    made["sysctl"]["values"] = {key: str(value) for key, value in settings.items()}
+    made["files"][sysctl.PATH] = file_of(sysctl.text(settings), 0o644)
+    made["logind"]["remove_ipc"] = False
+    made["files"][logind.PATH] = file_of(logind.TEXT, 0o644)
     mtu = wanted.fabric.mtu
     made["fabric"] |= {
         "interfaces": {

@@ -19,6 +19,8 @@ SERVE = (
     ("Host state", "Desktop services down for good", ALL),
     ("Host state", "Nothing else sets the CPU governor", ALL),
     ("Host state", "CPU governor on every policy", ALL),
+    ("Host state", "Kernel settings of the engine stacks", ALL),
+    ("Host state", "Shared memory outlives a login", ALL),
     ("Image by digest", "Image of lab by digest", ALL),
     ("Shards by SHA-256", "Model files of lab by SHA-256", ALL),
     ("Fabric on paper", "netplan takes the fabric's file", ALL),
@@ -79,6 +81,8 @@ def test_prepare_on_a_running_pair_leaves_the_fabric_and_says_so(pair: Made) -> 
         "Desktop services down for good",
         "Nothing else sets the CPU governor",
         "CPU governor on every policy",
+        "Kernel settings of the engine stacks",
+        "Shared memory outlives a login",
         "Image of lab by digest",
         "Model files of lab by SHA-256",
     ]

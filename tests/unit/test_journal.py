@@ -92,12 +92,22 @@ def test_a_link_that_was_replaced_is_a_link_again(disk: Path) -> None:
     assert os.readlink(link) == "somewhere/else"  # noqa: PTH115 - the text itself
 
 
-def test_what_was_absent_is_removed_and_its_folder_stays(disk: Path) -> None:
-    put(disk / "new" / "a", b"x")
+def test_what_was_absent_is_removed_and_so_are_the_folders_that_were_made_for_it(
+    disk: Path,
+) -> None:
+    put(disk / "new" / "er" / "a", b"x")
     answer = undo()
-    assert answer["restored"] == [str(disk / "new" / "a")]
-    assert not (disk / "new" / "a").exists()
-    assert (disk / "new").is_dir()
+    assert answer["restored"] == [str(disk / "new" / "er" / "a")]
+    assert list(disk.iterdir()) == []
+
+
+def test_a_folder_that_was_there_or_is_used_by_now_stays(disk: Path) -> None:
+    (disk / "old").mkdir()
+    put(disk / "old" / "a", b"x")
+    put(disk / "new" / "a", b"x")
+    (disk / "new" / "mine").touch()
+    assert undo()["ok"]
+    assert sorted(p.name for p in disk.rglob("*")) == ["mine", "new", "old"]
 
 
 def test_a_removed_file_comes_back(disk: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from deploys.steps.begin import host_settings
 from facts.machine import Machine, Sensor, gpu, parse
 from facts.snapshot import state_of, unread
-from operations import cpufreq
-from operations.items import Item, graphics, heat, hottest, items
+from operations import cpufreq, sysctl
+from operations.item import Item
+from operations.items import graphics, heat, hottest, items
 from operations.netplan_files import PATH
 from stacks.definition import Stack
 from tests.plan.made_pair import (
@@ -94,6 +95,7 @@ def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: St
     assert drifted == {
         *("boots into", "on-host program", "governor", "governor at boot", "fabric"),
         *("shared memory", "image", "cron lines", "restart policies", "other governor owners"),
+        *("sysctl vm.swappiness", "sysctl at boot", "RemoveIPC of logind"),
         *host_settings()["services_down"],
     }
     assert found["model files"].verdict == "unknown"
@@ -194,6 +196,29 @@ def at_job(snapshot: Snapshot) -> None:
     snapshot["starters"]["at_jobs"] = [{"number": 3, "uid": 0, "when_s": 1796000000}]
 
 
+def swappiness(snapshot: Snapshot) -> None:
+    snapshot["sysctl"]["values"]["vm.swappiness"] = "60"
+
+
+def late_file(snapshot: Snapshot) -> None:
+    path = "/etc/sysctl.d/zzz-mine.conf"
+    snapshot["sysctl"]["files"] = [{"path": path, "values": {"vm.swappiness": "10"}}]
+
+
+def own_sysctls(snapshot: Snapshot) -> None:
+    snapshot["files"][sysctl.PATH] = file_of("vm.swappiness = 0\n", 0o644)
+
+
+def logind_live(snapshot: Snapshot) -> None:
+    snapshot["logind"]["remove_ipc"] = True
+
+
+def earlyoom(snapshot: Snapshot) -> None:
+    argv = ["-M", str(1450 * 1024)]
+    found = {"name": "earlyoom", "pid": 7, "argv": argv, "text": None, "state": None}
+    snapshot["oom"]["killers"] = [found | {"file": "/etc/default/earlyoom"}]
+
+
 @pytest.mark.parametrize(
     ("change", "names"),
     [
@@ -211,6 +236,11 @@ def at_job(snapshot: Snapshot) -> None:
         (gid, {"RDMA"}),
         (device, {"RDMA"}),
         (segment, {"shared memory"}),
+        (swappiness, {"sysctl vm.swappiness"}),
+        (late_file, {"sysctl vm.swappiness"}),
+        (own_sysctls, {"sysctl at boot"}),
+        (logind_live, {"RemoveIPC of logind"}),
+        (earlyoom, {"OOM killers"}),
         (image, {"image"}),
         (shards, {"model files"}),
         (stranger, {"other containers"}),
@@ -239,9 +269,12 @@ def test_one_drift_is_one_line(
             {"governor at boot", "other governor owners", *host_settings()["services_down"]},
         ),
         ("cpufreq", {"governor", "other governor owners"}),
-        ("files", {"governor at boot"}),
+        ("files", {"governor at boot", "sysctl at boot"}),
         ("fabric", {"fabric", *(f"link {port}" for port in PORTS)}),
-        ("memory", {"memory", "shared memory"}),
+        ("memory", {"memory", "shared memory", "OOM killers"}),
+        ("sysctl", {"sysctl vm.swappiness"}),
+        ("logind", {"RemoveIPC of logind"}),
+        ("oom", {"OOM killers"}),
         ("images", {"image"}),
         ("shards", {"model files"}),
         ("containers", {"other containers", "restart policies"}),
@@ -293,6 +326,15 @@ def test_a_host_without_policies_or_sensors_or_gpu_is_unsupported_there(
     assert {n for n, i in found.items() if i.verdict == "unsupported"} == {
         *("governor", "governor at boot", "other governor owners"),
         *("RDMA", "temperature", "CPU clock", "GPU"),
+    }
+
+
+def test_what_a_kernel_or_a_host_lacks_is_unsupported(look: Look, lab: Stack, dsf: Stack) -> None:
+    snapshot = bare(cluster(), 0, lab, dsf) | {"logind": {"absent": True}}
+    snapshot["sysctl"]["values"]["vm.swappiness"] = None
+    found = look(snapshot)
+    assert {n for n, i in found.items() if i.verdict == "unsupported"} == {
+        *("sysctl vm.swappiness", "RemoveIPC of logind")
     }
 
 

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from facts.snapshot import HostState, state_of, unread
-from operations.items import Item
+from operations.item import Item
 from operations.page import Column, Page, document, rendered
 from operations.parity import Line, alike, lines, rank_item
 from stacks.definition import Stack

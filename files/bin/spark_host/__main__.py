@@ -10,6 +10,8 @@
     python3 spark_host ranks    record|look|save|end|stop|quiet ...  containers of an engine
     python3 spark_host crontab  settle ...                           end what held lines started
     python3 spark_host memory                                        drop the page cache, compact
+    python3 spark_host sysctls  set ...                              kernel settings, old ones kept
+    python3 spark_host logind   reload                               its files read anew
     python3 spark_host starters hold|rearm                           other ways to start an engine
     python3 spark_host cpufreq  settle                               other owners of the governor
 
@@ -27,7 +29,7 @@ from run import Failed
 
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "ranks", "crontab"),
-    *("memory", "starters", "cpufreq"),
+    *("memory", "starters", "cpufreq", "sysctls", "logind"),
 )
 END = "--end of spark-host--"
 

@@ -1,14 +1,15 @@
 """The write-ahead journal: the original of everything before its first change, on the host itself.
 
 /var/lib/spark-converge/journal/
-    files/<key>.json     {"path", <content>, "saved_at", "ours", "written", "tag", "edits"}
-    settings/<key>.json  {"name", "value", "saved_at", "ours"}: units, governors, links, policies
+    files/<key>.json     {"path", <content>, "saved_at", "ours", "written", "tag", "edits", "made"}
+    settings/<key>.json  {"name", "value", "saved_at", "ours"}: units, governors, sysctls, links ...
     pending.json         only while systemctl makes and removes links (see links.py)
 
 <content> is {"existed": false}, or {"existed": true, "mode", "uid", "gid"} with "b64" and "xattrs"
 of a file or "link" of a symbolic link. The original is written once (the first touch). "ours" are
 the fingerprints of all that was put there since, "written" the last bytes, "tag" the word before
-held lines, "edits" what somebody else had put there before it was written over again.
+held lines, "edits" what somebody else had put there before it was written over again, "made" the
+folders that were not there before.
 
 An entry is on the disk, folder included, before the change that it belongs to.
 """
@@ -83,6 +84,16 @@ def alone() -> Iterator[None]:
                     ) from None
                 time.sleep(0.1)
         yield
+
+
+def missing_folders(path: str) -> list[str]:
+    """The folders above a path that are not there yet, the innermost first."""
+    found = []
+    folder = os.path.dirname(path)
+    while folder and not os.path.isdir(folder):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
 
 
 def new_path(path: str) -> str:
@@ -182,6 +193,7 @@ def record(path: str, found: dict[str, Any], then: dict[str, Any], tag: str | No
     entry = load("files", path)
     if entry is None:
         entry = {"path": path, **found, "saved_at": utc(), "ours": [], "edits": []}
+        entry["made"] = missing_folders(path)
     known = (fingerprint(entry), *entry["ours"], *map(fingerprint, entry["edits"]))
     if fingerprint(found) not in known:
         entry["edits"].append({**found, "found_at": utc()})
@@ -202,8 +214,7 @@ def setting(name: str, value: str, ours: str) -> None:
 
 
 def put(path: str, mode: int, owner: tuple[int, int], data: bytes, tag: str | None = None) -> None:
-    """Keep the original, then write the new bytes; the folder must exist or is made (0755)."""
-    make_folder(os.path.dirname(path), 0o755)
+    """Keep the original, then write the new bytes; a folder that is missing is made (0755)."""
     then = {
         "existed": True,
         "mode": mode,
@@ -212,6 +223,7 @@ def put(path: str, mode: int, owner: tuple[int, int], data: bytes, tag: str | No
         "b64": base64.b64encode(data).decode(),
     }
     record(path, content(path), then, tag)
+    make_folder(os.path.dirname(path), 0o755)
     write(path, data, mode, owner)
 
 

@@ -11,6 +11,7 @@ Every kind answers `look(...)` with a verdict and a reason:
 from __future__ import annotations
 
 import base64
+import contextlib
 import difflib
 import os
 import re
@@ -20,6 +21,7 @@ from typing import Any
 import cpufreq
 import journal
 import manager
+import sysctls
 import units
 from run import Failed, read, run
 
@@ -103,6 +105,9 @@ def give_file(entry: dict[str, Any], forced: Collection[str]) -> None:
     if not target["existed"]:
         os.unlink(path)
         journal.sync_folder(os.path.dirname(path))
+        for folder in entry.get("made", ()):
+            with contextlib.suppress(OSError):  # not empty: somebody else uses it by now
+                os.rmdir(folder)
         return
     journal.make_folder(os.path.dirname(path), 0o755)
     owner = (target["uid"], target["gid"])
@@ -207,6 +212,24 @@ def look_profile(entry: dict[str, Any], now: dict[str, str]) -> dict[str, str]:
     if found is None or found in entry["ours"]:
         return verdict(label, "restore", f"it was {was}, it is {found or 'out of force'}")
     return verdict(label, "edited", f"it is {found}, set by somebody since; it was {was}")
+
+
+# Kernel settings
+
+
+def look_sysctl(entry: dict[str, Any]) -> dict[str, str]:
+    label, now = f"sysctl {subject(entry)}", sysctls.live(subject(entry))
+    if now is None:
+        return verdict(label, "gone", "this kernel has no such setting")
+    if now == entry["value"]:
+        return verdict(label, "same")
+    if now in entry["ours"]:
+        return verdict(label, "restore")
+    return verdict(label, "edited", f"it is {now}, set by somebody since; it was {entry['value']}")
+
+
+def give_sysctl(entry: dict[str, Any]) -> None:
+    sysctls.put(subject(entry), entry["value"])
 
 
 # Restart policies of containers

@@ -16,6 +16,7 @@ import fabric
 import journal
 import kinds
 import links
+import logind
 import network
 import starters
 import units
@@ -24,6 +25,7 @@ from run import Failed
 OUR_UNIT = re.compile(r"/etc/systemd/system/([^/]+\.(?:service|timer|socket|path|mount))$")
 SYSTEMD = ("/etc/systemd/", "/etc/rc")
 JOBS = ("/var/spool/cron/", "/etc/cron", "/etc/anacrontab")
+LOGIND = "/etc/systemd/logind.conf.d/"
 NETPLAN = fabric.ETC + "/"
 FABRIC = "fabric links"
 ERRORS = (Failed, OSError, ValueError, KeyError)
@@ -85,6 +87,7 @@ def look(
     profiles = named(entries, "profile")
     daemon = units.show([cpufreq.DAEMON])[cpufreq.DAEMON] if profiles else {}
     found += each(profiles, lambda e: kinds.look_profile(e, daemon))
+    found += each(named(entries, "sysctl"), kinds.look_sysctl)
     policies = named(entries, "restart")
     there = (containers.inspect_all() or []) if policies else []
     found += each(policies, lambda e: kinds.look_container(e, there))
@@ -170,6 +173,10 @@ def give_back(
     give_files([e for e in files_in(todo) if e not in jobs], forced, failures)
     if files_in(entries, *SYSTEMD):
         attempt(failures, "systemd", units.systemctl, "daemon-reload")
+    for entry in named(todo, "sysctl"):
+        attempt(failures, f"sysctl {kinds.subject(entry)}", kinds.give_sysctl, entry)
+    if files_in(entries, LOGIND):
+        attempt(failures, "logind", logind.reload)
     hands = [kinds.subject(e) for e in named(todo, "managed")]
     if fabric_is == "restore" or ((hands or files_in(todo, NETPLAN)) and fabric_is != "edited"):
         attempt(failures, FABRIC, give_fabric, was_live(entries), hands)
@@ -222,8 +229,8 @@ def undo(forced: Collection[str]) -> dict[str, Any]:
         for _, v in after
         if v["name"] in wrong
     ]
-    if "held units" in failures or left:
-        general = ("systemd", "units", "held units")
+    general = ("systemd", "units", "logind", "held units")
+    if "held units" in failures or "logind" in failures or left:
         left += [{"name": n, "why": failures[n]} for n in general if n in failures]
     return {
         "ok": not left,

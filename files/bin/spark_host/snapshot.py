@@ -21,9 +21,12 @@ from typing import Any
 import containers
 import cpufreq
 import crontab
+import logind
+import oom
 import shards
 import shm
 import starters
+import sysctls
 import units
 from run import Failed, read, run
 
@@ -240,6 +243,9 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "cpufreq": cpufreq.section,
     "fabric": fabric,
     "memory": memory,
+    "sysctl": sysctls.section,
+    "logind": logind.section,
+    "oom": oom.section,
     "crontab": crontab.section,
     "starters": starters.section,
     "containers": containers.section,

@@ -1,0 +1,94 @@
+"""What verify looks at of a host's memory: figures, kernel settings, and who ends processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from facts.logind import Logind
+from facts.memory import Memory
+from facts.oom import Oom
+from facts.snapshot import HostState
+from facts.sysctl import Sysctl
+from operations import logind, oom, sysctl
+from operations.item import Item, judged, unread
+from stacks.definition import Stack
+
+
+def shared_memory(state: HostState) -> Item:
+    found = state.memory
+    if not isinstance(found, Memory):
+        return unread("memory", "shared memory", "no dead segments", found)
+    left = found.leftovers
+    size_mib = sum(s.size_bytes for s in left) / 2**20
+    seen = f"{len(left)} dead segments, {size_mib:.1f} MiB" if left else "none"
+    return judged("memory", "shared memory", "no dead segments", seen, not left)
+
+
+def headroom(state: HostState, stack: Stack) -> Item:
+    """MemFree beside MemAvailable: on unified memory page cache is not free for the GPU."""
+    found, floor = state.memory, stack.memory.floor_mib
+    wanted = f"{floor} MiB in all, available before a bind"
+    if not isinstance(found, Memory):
+        return unread("memory", "memory", wanted, found)
+    seen = f"{found.total_mib} MiB, {found.available_mib} available, {found.free_mib} free"
+    return judged("memory", "memory", wanted, seen, found.total_mib >= floor)
+
+
+def kernel_setting(state: HostState, key: str, value: object) -> Item:
+    """One setting: live, and after the next boot."""
+    found, name, wanted = state.sysctl, f"sysctl {key}", str(value)
+    if not isinstance(found, Sysctl):
+        return unread("memory", name, wanted, found)
+    now = found.values.get(key)
+    if now is None:
+        return Item("memory", name, wanted, "this kernel has no such setting", "unsupported")
+    late = sysctl.overruled(found, {key: value})
+    return judged("memory", name, wanted, "; ".join([now, *late]), now == wanted and not late)
+
+
+def kernel_settings(state: HostState, want: Mapping[str, object]) -> Iterator[Item]:
+    yield from (kernel_setting(state, key, value) for key, value in want.items())
+    name, wanted = "sysctl at boot", sysctl.PATH
+    if not isinstance(state.files, Mapping):
+        yield unread("memory", name, wanted, state.files)
+        return
+    good = sysctl.kept(state, want)
+    yield judged("memory", name, wanted, "as written" if good else "absent or changed", good)
+
+
+def logged_out(state: HostState) -> Item:
+    """Segments of a user who has logged out: logind removes them unless told otherwise."""
+    found, name, wanted = state.logind, "RemoveIPC of logind", "no, now and at boot"
+    if not isinstance(found, Logind):
+        return unread("memory", name, wanted, found)
+    if found.remove_ipc is None:
+        return Item("memory", name, wanted, "no logind runs", "unsupported")
+    seen = "yes" if found.remove_ipc else "no"
+    seen += "" if logind.kept(state) else f", {logind.PATH} absent or changed"
+    seen += f"; lingering: {', '.join(found.lingering)}" if found.lingering else ""
+    return judged("memory", name, wanted, seen, logind.settled(state))
+
+
+def killers(state: HostState, stack: Stack) -> Item:
+    """Programs that end others for want of memory, with the headroom that the stack leaves."""
+    name, wanted = "OOM killers", f"none that ends {stack.name}"
+    if not isinstance(state.oom, Oom) or not isinstance(state.memory, Memory):
+        why = state.memory if isinstance(state.oom, Oom) else state.oom
+        return unread("memory", name, wanted, str(why))
+    if state.oom.unread:
+        told = "; ".join(f"{one}: {why}" for one, why in state.oom.unread.items())
+        return unread("memory", name, wanted, told)
+    seen = [oom.told(one, state.memory, stack) for one in state.oom.killers]
+    good = not oom.refusals(state, stack)
+    return judged("memory", name, wanted, "; ".join(seen) or "none runs", good)
+
+
+def items(state: HostState, stack: Stack, settings: Mapping[str, object]) -> list[Item]:
+    """settings: sysctl of files/host.yaml."""
+    return [
+        headroom(state, stack),
+        shared_memory(state),
+        *kernel_settings(state, settings),
+        logged_out(state),
+        killers(state, stack),
+    ]

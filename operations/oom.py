@@ -1,0 +1,67 @@
+"""Would a program that ends others for want of memory end the engine? Asked before a launch.
+
+Nothing is changed: the owner is told which line to change (field case F05).
+"""
+
+from __future__ import annotations
+
+from facts.memory import Memory
+from facts.oom import Killer, Oom
+from facts.snapshot import HostState
+from stacks.definition import Stack
+
+
+def short_of_memory(killer: Killer, memory: Memory, steady_mib: int) -> bool:
+    """Is its memory threshold reached with the stack loaded?"""
+    return steady_mib <= killer.memory.of(memory.total_mib)
+
+
+def short_of_swap(killer: Killer, memory: Memory) -> bool:
+    """Is its swap threshold reached as the host is now?"""
+    if not memory.swap_mib:
+        return killer.swapless
+    return memory.swap_free_mib <= killer.swap.of(memory.swap_mib)
+
+
+def fires(killer: Killer, memory: Memory, stack: Stack) -> bool:
+    """Would it act with the stack loaded? A stack without an expected figure is not judged."""
+    steady = stack.memory.steady_available_mib
+    return (
+        steady is not None
+        and not killer.spares
+        and short_of_memory(killer, memory, steady)
+        and short_of_swap(killer, memory)
+    )
+
+
+def told(killer: Killer, memory: Memory, stack: Stack) -> str:
+    """`earlyoom acts below 2048 MiB, 7229 MiB of headroom`, with what else holds it back."""
+    floor, steady = killer.memory.of(memory.total_mib), stack.memory.steady_available_mib
+    said = f"{killer.name} (pid {killer.pid}) acts below {floor:.0f} MiB available"
+    if killer.spares:
+        return f"{said}, {killer.spares}"
+    if steady is not None:
+        said += f", {steady - floor:.0f} MiB of headroom"
+    if not memory.swap_mib and not killer.swapless:
+        return f"{said}, never on a host without swap"
+    if not short_of_swap(killer, memory):
+        swap = killer.swap.of(memory.swap_mib)
+        said += f", held back while more than {swap:.0f} MiB of swap are free"
+    return said
+
+
+def refusals(state: HostState, stack: Stack) -> list[str]:
+    """One sentence for each that would end an engine of the stack on this host."""
+    found, memory = state.oom, state.memory
+    if not isinstance(found, Oom) or not isinstance(memory, Memory):
+        return []  # the preflight says what could not be read
+    said = [f"thresholds of {name}: {why}" for name, why in found.unread.items()]
+    for killer in found.killers:
+        if fires(killer, memory, stack):
+            floor, steady = killer.memory.of(memory.total_mib), stack.memory.steady_available_mib
+            said.append(
+                f"{killer.name} (pid {killer.pid}) would end {stack.name}: it acts below "
+                f"{floor:.0f} MiB available, the loaded stack leaves about {steady} MiB; lower "
+                f"{killer.option} in {killer.where} and restart {killer.name}"
+            )
+    return said
