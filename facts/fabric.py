@@ -64,6 +64,7 @@ class Hca:
     name: str
     state: str
     gids: tuple[Gid, ...]
+    rate_gbps: float | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,12 @@ def bond(name: str, text: str) -> Bond:
     )
 
 
+def rate_of(text: str) -> float | None:
+    """Gb/s of a port's `rate`: 200 Gb/sec (4X HDR)."""
+    match = re.match(r"([0-9.]+) Gb/sec", text)
+    return float(match[1]) if match else None
+
+
 def parse(section: Section) -> Fabric:
     return Fabric(
         links={
@@ -147,6 +154,7 @@ def parse(section: Section) -> Fabric:
                     Gid(int(index), g["gid"], g["type"] or "", g["interface"] or "")
                     for index, g in sorted(found["gids"].items(), key=lambda item: int(item[0]))
                 ),
+                rate_of(found.get("rate") or ""),
             )
             for name, found in sorted(section["rdma"].items())
         ),

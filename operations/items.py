@@ -17,9 +17,9 @@ from facts.shards import Shards
 from facts.snapshot import HostState, program_sha256
 from facts.unknown import Unknown
 from inventory.schema import BOND_DEVICE, Cluster, Node
-from operations import boot, cpufreq, memory_items, netplan, resurrection, services, shards
+from operations import boot, comm, cpufreq, memory_items, netplan, resurrection, services, shards
 from operations.item import Item, judged, unread
-from operations.pair import fabric_facts, foreign
+from operations.pair import fabric_facts, foreign, hca_addresses
 from stacks.definition import Stack
 
 # Bits of clocks_event_reasons that mean a limit was hit (nvml.h nvmlClocksEventReason*): software
@@ -122,8 +122,12 @@ def cables(cluster: Cluster, fabric: Fabric) -> Iterator[Item]:
 
 
 def roce(cluster: Cluster, node: Node, fabric: Fabric) -> Item:
-    """The GID that NCCL looks for; a bond of ConnectX-7 ports does not always have it."""
-    wanted = f"RoCE v2 GID of {node.fabric_address}"
+    """The GID that NCCL looks for; a bond of ConnectX-7 ports does not always have it.
+
+    A twin that is up and left out halves the speed; that is the owner's choice, and said.
+    """
+    rails = [address for _, address in cluster.rails(node)]
+    wanted = f"RoCE v2 GID of {' and '.join(rails)}"
     facts = fabric_facts(cluster, node.rank, fabric)
     if not facts.hcas:
         return Item("fabric", "RDMA", wanted, "no RDMA device on the fabric", "unsupported")
@@ -133,12 +137,16 @@ def roce(cluster: Cluster, node: Node, fabric: Fabric) -> Item:
         + (f"GID {facts.gid_indexes[hca]}" if hca in facts.gid_indexes else "no such GID")
         for hca in facts.hcas
     ]
-    good = any(states[hca] == "ACTIVE" for hca in facts.gid_indexes)
-    return judged("fabric", "RDMA", wanted, "; ".join(seen), good)
+    twins = comm.unused_twins(cluster, node, fabric)
+    seen += [f"{twin} is up on the cable of {used} and not used" for twin, used in twins.items()]
+    addresses = hca_addresses(cluster, node.rank, fabric)
+    reached = {addresses[hca] for hca in facts.gid_indexes if states[hca] == "ACTIVE"}
+    return judged("fabric", "RDMA", wanted, "; ".join(seen), reached == set(rails))
 
 
 def network(cluster: Cluster, node: Node, state: HostState) -> Iterator[Item]:
-    wanted = f"{cluster.fabric.device} {node.fabric_address}, MTU {cluster.fabric.mtu}"
+    rails = ", ".join(f"{device} {address}" for device, address in cluster.rails(node))
+    wanted = f"{rails}, MTU {cluster.fabric.mtu}"
     fabric = state.fabric
     if not isinstance(fabric, Fabric):
         yield unread("fabric", "fabric", wanted, fabric)
@@ -148,7 +156,10 @@ def network(cluster: Cluster, node: Node, state: HostState) -> Iterator[Item]:
         return
     why = netplan.why_not_converged(cluster, node, fabric)
     why += netplan.complaints(cluster, node, fabric)
-    yield judged("fabric", "fabric", wanted, "; ".join(why) or "as wanted", not why)
+    seen = [*(why or ["as wanted"]), *netplan.volatile(cluster, fabric)]
+    other = netplan.foreign_bond(cluster, fabric)
+    seen += [f"{other.name} was made by somebody else"] if other else []
+    yield judged("fabric", "fabric", wanted, "; ".join(seen), not why)
     yield from cables(cluster, fabric)
     yield roce(cluster, node, fabric)
 

@@ -100,13 +100,18 @@ def roce_v2_index(fabric: Fabric, hca: str, address: str) -> int | None:
     return None
 
 
-def fabric_facts(cluster: Cluster, rank: int, fabric: Fabric) -> FabricFacts:
-    """What rendering needs from the fabric that was found on this rank's host."""
+def hca_addresses(cluster: Cluster, rank: int, fabric: Fabric) -> dict[str, str]:
+    """{RDMA device on the fabric: the address that it shall be reached at}, by its link."""
     node = cluster.nodes[rank]
     held = dict.fromkeys((cluster.fabric.device, *cluster.fabric.interfaces), node.fabric_address)
     held |= dict(cluster.rails(node))
-    # The address that each device shall be reached at: that of the link it is on.
-    on = {h.name: a for h in fabric.hcas for g in h.gids if (a := held.get(g.interface))}
+    return {h.name: a for h in fabric.hcas for g in h.gids if (a := held.get(g.interface))}
+
+
+def fabric_facts(cluster: Cluster, rank: int, fabric: Fabric) -> FabricFacts:
+    """What rendering needs from the fabric that was found on this rank's host."""
+    node = cluster.nodes[rank]
+    on = hca_addresses(cluster, rank, fabric)
     indexes = {hca: roce_v2_index(fabric, hca, address) for hca, address in on.items()}
     return FabricFacts(
         interface=cluster.fabric.device,

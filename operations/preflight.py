@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pyinfra import logger
 from pyinfra.api.operation import operation
+from pyinfra.context import host as this_host
 
 from facts.cpufreq import Cpufreq
 from facts.fabric import Fabric
@@ -14,7 +16,7 @@ from facts.snapshot import HostState
 from facts.starters import Starters
 from facts.unknown import Unknown
 from inventory.schema import Cluster, Node
-from operations import cpufreq, netplan, oom, resurrection, shards
+from operations import comm, cpufreq, netplan, oom, resurrection, shards
 from operations.job import Commands, Job, refuse, stop_planning
 from operations.pair import foreign, specs
 from stacks.definition import Stack, StackError
@@ -95,10 +97,26 @@ def complaints(job: Job, governor: str, launches: bool) -> list[str]:
     read = not any(isinstance(state.fabric, Unknown) for state in states)  # else it is said above
     if job.stack is not None and launches and read:
         try:
-            said += check_pair(specs(job.cluster, job.stack, states))
+            made = specs(job.cluster, job.stack, states)
+            said += check_pair(made)
+            for spec, fabric in zip(made, fabrics_of(states), strict=True):
+                said += comm.socket_faults(job.cluster, spec, fabric)
         except StackError as error:
             said += error.lines
     return list(dict.fromkeys(said))
+
+
+def fabrics_of(states: Sequence[HostState]) -> list[Fabric]:
+    """The fabrics that could be read, in rank order."""
+    return [state.fabric for state in states if isinstance(state.fabric, Fabric)]
+
+
+def advise(job: Job, launches: bool) -> None:
+    """Say once, while planning, what is worth knowing and forbids nothing."""
+    states = job.states()
+    made = specs(job.cluster, job.stack, states) if job.stack is not None and launches else []
+    for line in comm.advice(job.cluster, fabrics_of(states), made):
+        logger.warning(f"    advice: {line}")
 
 
 @operation()
@@ -112,6 +130,8 @@ def passed(job: Job, governor: str, launches: bool) -> Commands:
     """
     said = complaints(job, governor, launches)
     if not said:
+        if not job.executing and this_host.name == job.hosts[0].name:
+            advise(job, launches)
         return
     if not job.executing:
         stop_planning(job, said)

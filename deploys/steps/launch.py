@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from operations import fabric, job, memory, ranks
+from operations import fabric, job, memory, ranks, rdma
 from operations.job import Job
 from stacks.definition import Stack
 
@@ -21,6 +21,9 @@ def launch(run: Job, rank: int, stack: Stack, fabric_too: bool) -> None:
     )
     job.barrier(job=run, title="Full frames", name="Stage: Full frames")
     fabric.ping(job=run, rank=rank, fabric_too=fabric_too, name="Full frames cross the fabric")
+    job.barrier(job=run, title="RDMA", name="Stage: RDMA")
+    if rank == 0:
+        rdma.exchanged(job=run, fabric_too=fabric_too, name="RDMA messages cross the fabric")
     job.barrier(job=run, title="Bind", name="Stage: Bind")
     if rank == 0:
         ranks.bound(job=run, fabric_too=fabric_too, name=f"{stack.name} bound and answering")

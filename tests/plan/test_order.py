@@ -32,6 +32,7 @@ SERVE = (
     ("Nothing comes back", "No container starts by itself", ALL),
     ("Memory ritual", "Page cache dropped", ALL),
     ("Full frames", "Full frames cross the fabric", ALL),
+    ("RDMA", "RDMA messages cross the fabric", HEAD),
     ("Bind", "lab bound and answering", HEAD),
 )
 
@@ -147,6 +148,7 @@ def test_rollback_takes_the_new_stack_down_and_leaves_fabric_and_host_alone(pair
         ("No container starts by itself", both),
         ("Page cache dropped", both),
         ("Full frames cross the fabric", both),
+        ("RDMA messages cross the fabric", ("spark1",)),
         ("dsf-lab bound and answering", ("spark1",)),
         ("Held cron lines given back", ("spark1",)),
     ]
@@ -188,6 +190,7 @@ def test_a_pair_that_runs_what_is_wanted_but_does_not_answer_is_launched_anew(pa
         ("No container starts by itself", both),
         ("Page cache dropped", both),
         ("Full frames cross the fabric", both),
+        ("RDMA messages cross the fabric", ("spark1",)),
         ("lab bound and answering", ("spark1",)),
     ]
 

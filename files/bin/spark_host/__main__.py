@@ -7,6 +7,7 @@
     python3 spark_host shards   verify ...                           hash model files
     python3 spark_host shm      list|clean                           segments in /dev/shm
     python3 spark_host fabric   try|status|confirm ...               netplan with a timed way back
+    python3 spark_host rdma     serve|meet|end ...                   one RDMA test between hosts
     python3 spark_host ranks    record|look|save|end|stop|quiet ...  containers of an engine
     python3 spark_host crontab  settle ...                           end what held lines started
     python3 spark_host memory                                        drop the page cache, compact
@@ -28,8 +29,8 @@ import sys
 from run import Failed
 
 COMMANDS = (
-    *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "ranks", "crontab"),
-    *("memory", "starters", "cpufreq", "sysctls", "logind"),
+    *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
+    *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind"),
 )
 END = "--end of spark-host--"
 

@@ -170,7 +170,11 @@ def rdma() -> dict[str, dict[str, Any]]:
                     "type": read(port + "/gid_attrs/types/" + index),
                     "interface": read(port + "/gid_attrs/ndevs/" + index),
                 }
-        devices[os.path.basename(folder)] = {"state": read(port + "/state"), "gids": gids}
+        devices[os.path.basename(folder)] = {
+            "state": read(port + "/state"),
+            "rate": read(port + "/rate"),
+            "gids": gids,
+        }
     return devices
 
 
