@@ -187,7 +187,8 @@ def apply(seconds: float) -> dict[str, Any]:
     deadline = time.monotonic() + seconds
     code, out, err = run(["netplan", "apply"], timeout_s=seconds)
     if code:
-        return revert(plan, "failed", (err or out).strip() or f"netplan apply: exit status {code}")
+        said = network.last_line(err or out)
+        return revert(plan, "failed", f"netplan apply: {said or code}")
     say("applied")
     while time.monotonic() < deadline:
         if os.path.exists(f"{STATE}/confirmed"):

@@ -78,6 +78,11 @@ def delete_new_links(was: dict[str, dict[str, Any] | None]) -> None:
             ip("link", "delete", name)
 
 
+def last_line(text: str) -> str:
+    """Where a program that failed says why: netplan puts a traceback before it."""
+    return (text.strip().splitlines() or [""])[-1].strip()
+
+
 def ip(*words: str) -> None:
     code, _out, err = run(["ip", *words])
     if code:
@@ -123,10 +128,10 @@ def restore(was: dict[str, dict[str, Any] | None], managed: Iterable[str] = ()) 
     """
     delete_new_links(was)
     code, out, err = run(["netplan", "apply"], timeout_s=300)
-    if code not in (0, 127):  # 127: no netplan on this host, so none of its files either
-        raise Failed(f"netplan apply: {(err or out).strip() or code}")
-    make_lost_bonds(was)
     manager.hands(managed, "yes")
+    if code not in (0, 127):  # 127: no netplan on this host, so none of its files either
+        raise Failed(f"netplan apply: {last_line(err or out) or code}")
+    make_lost_bonds(was)
     began = time.monotonic()
     while True:
         waited_s = time.monotonic() - began
