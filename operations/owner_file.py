@@ -189,7 +189,7 @@ def model_root(hosts: Sequence[Seen], known: Sequence[Stack]) -> tuple[str, bool
     """(model_dir, whether it was found): a stack's folder tells it, else the largest model's."""
     folders = [folder for seen in hosts for folder in seen.found.models]
     for stack in known:
-        tail = f"/{stack.model.directory}"
+        tail = f"/{stack.model_path}"
         for folder in folders:
             root = folder.path.removesuffix(tail)
             if folder.path.endswith(tail) and valid(AbsolutePath, root):

@@ -53,9 +53,21 @@ def load(name: str, lock_dir: Path | None = None) -> Stack:
     lines: list[str] = []
     stack = _read(FOLDER / f"{name}.yaml", Stack, "name", name, lines)
     lock = _read(lock_path, Lock, "stack", name, lines) if lock_path else None
+    if stack is not None and lock is not None:
+        lines += _cache(stack, lock)
     if lines or stack is None:
         raise StackError(lines)
     return stack.model_copy(update={"lock": lock})
+
+
+def _cache(stack: Stack, lock: Lock) -> Iterator[str]:
+    """A cache's folder belongs to one repository, and its snapshots are links."""
+    found, wanted = stack.model.cached_repository, lock.model.repository
+    where = f"{FOLDER / stack.name}.yaml: model"
+    if found and found != wanted:
+        yield f"{where}.directory: a cache of {found} found; one of {wanted}, as locked, expected"
+    if found and stack.model.links == "materialise":
+        yield f"{where}.links: materialise found; a cache consists of links: follow expected"
 
 
 def _lock_path(name: str, lock_dir: Path | None) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shlex
@@ -15,7 +16,7 @@ from stacks.parity import check_pair
 from stacks.schema import Container, Stack
 from stacks.spec import LABEL_PREFIX, ComposeSpec, FabricFacts, RankSpec
 
-__all__ = ["ComposeSpec", "FabricFacts", "RankSpec", "check_pair", "rank_spec"]
+__all__ = ["ComposeSpec", "FabricFacts", "RankSpec", "check_pair", "mount", "rank_spec"]
 
 GID_INDEX = "NCCL_IB_GID_INDEX"
 CROSS_NIC = "NCCL_CROSS_NIC"
@@ -102,10 +103,29 @@ def _values(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) -> d
             "ucx": [f"{hca}:1" for hca in fabric.hcas],
         },
         "model_dir": cluster.model_dir,
-        "model": {"directory": stack.model.directory},
+        "model": {"directory": stack.model_path},
         "ports": {"api": stack.ports.api, "rendezvous": stack.ports.rendezvous},
         "serve": {"model_name": stack.serve.model_name},
     }
+
+
+def mount(stack: Stack, model_dir: str) -> tuple[str, str] | None:
+    """(folder on the host, its name in the container) through which the engine sees its model.
+
+    None for a stack whose volumes are not this project's (launcher: compose).
+    """
+    path = f"{model_dir}/{stack.model_path}"
+    values = {
+        "stack": stack.name,
+        "model_dir": model_dir,
+        "model": {"directory": stack.model_path},
+    }
+    for volume in stack.container.volumes if stack.container else ():
+        with contextlib.suppress(ValueError):  # needs what only a rank's host knows
+            outside, inside, *_ = template.fill(volume, values).split(":")
+            if f"{path}/".startswith(f"{outside}/"):
+                return outside, inside
+    return None
 
 
 def _fill(stack: Stack, text: str, values: Mapping[str, Any]) -> str:

@@ -184,9 +184,23 @@ class Recognise(Record):
 
 
 class Model(Record):
-    """Where the model lies on the hosts, below the owner's model_dir."""
+    """Where the model lies on the hosts, below the owner's model_dir.
+
+    A directory models--ORG--NAME is a Hugging Face cache's folder of that repository; the engine
+    then loads the snapshot of the locked revision in it. `links`: whether a link counts as the file
+    that it leads to, or must become a file of its own.
+    """
 
     directory: RelativePath = Field(description="a path below model_dir")
+    links: Literal["follow", "materialise"] = Field(
+        default="follow", description="follow or materialise"
+    )
+
+    @property
+    def cached_repository(self) -> str | None:
+        """ORG/NAME when the directory is a cache's folder, None for a plain directory."""
+        head, mark, name = self.directory.rpartition("/")[2].partition("models--")
+        return name.replace("--", "/") if mark and not head else None
 
 
 class EnvFabric(Record):
@@ -232,6 +246,13 @@ class Stack(Record):
         """`repository@sha256:...`, or the bare repository while the stack has no digest."""
         index = self.lock.image.index if self.lock else None
         return f"{self.image.repository}@{index}" if index else self.image.repository
+
+    @property
+    def model_path(self) -> str:
+        """What the engine loads, below model_dir; without a lock a cache's folder itself."""
+        if self.lock is None or self.model.cached_repository is None:
+            return self.model.directory
+        return f"{self.model.directory}/snapshots/{self.lock.model.revision}"
 
     @property
     def unlocked(self) -> list[str]:

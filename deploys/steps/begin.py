@@ -76,6 +76,17 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
     return job.start(name, host, cluster, stack, known, ask)
 
 
+def full_read() -> bool:
+    """Whether every byte of the model is to be read, whatever was proven: `--data verify=full`.
+
+    Raises PyinfraError for another word.
+    """
+    given = host.data.get("verify")
+    if given not in (None, "full"):
+        raise PyinfraError(f"verify={given} found; full allowed")
+    return given is not None
+
+
 def quiet_s(usual: int) -> int:
     """Seconds to watch that nothing comes back: `--data quiet=SECONDS`, or the usual ones.
 

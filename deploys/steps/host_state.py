@@ -6,7 +6,7 @@ from pyinfra import logger
 from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
-from deploys.steps.begin import host_settings
+from deploys.steps.begin import full_read, host_settings
 from operations import boot, cpufreq, images, job, logind, program, services, shards, sysctl
 from operations.job import Job
 from stacks.definition import Stack
@@ -54,4 +54,10 @@ def pinned(run: Job, rank: int, stack: Stack) -> None:
         job=run, rank=rank, reference=stack.image_reference, name=f"Image of {stack.name} by digest"
     )
     job.barrier(job=run, title="Shards by SHA-256", name="Stage: Shards by SHA-256")
-    shards.verified(job=run, rank=rank, stack=stack, name=f"Model files of {stack.name} by SHA-256")
+    shards.verified(
+        job=run,
+        rank=rank,
+        stack=stack,
+        full=full_read(),
+        name=f"Model files of {stack.name} by SHA-256",
+    )

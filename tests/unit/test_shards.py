@@ -12,7 +12,8 @@ from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
 from facts.snapshot import END
-from operations.shards import verified, volume
+from operations.detached import volume
+from operations.shards import verified
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import cluster, dirty, locked
 
@@ -25,7 +26,9 @@ def test_after_a_full_read_no_host_is_taken_for_what_it_was_before(
     snapshots = [dirty(cluster(), rank, *stacks) for rank in range(2)]
     snapshots[0]["shards"]["/srv/models/lab"] = before
     answer = {"ok": True, "faults": [], "files": 120, "bytes": 7876800, "seconds": 0.1}
-    responses = {0: {"shards verify": [json.dumps(answer), END]}}
+    answer |= {"remembered_bytes": 0, "left": [], "beside": [], "wrong": [], "extra": []}
+    found = {"active": False, "subject": "a read", "progress": None, "answer": answer}
+    responses = {0: {"shards run": [json.dumps(found), END]}}
     job = made_job(cluster(), snapshots, stacks[0], stacks, responses=responses)
     add_op(job.state, verified, job=job, rank=0, stack=stacks[0], host=job.hosts[0])
     job.state.is_executing = True

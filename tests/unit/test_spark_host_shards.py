@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -14,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.on_host import module
+from tests.unit.on_host import Cut, module
 
-shards = module("shards")
+shards, proofs, reading, detached = map(module, ("shards", "proofs", "reading", "detached"))
 LOCK = "a" * 64
 
 Entry = dict[str, Any]
@@ -25,7 +24,7 @@ Entry = dict[str, Any]
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model of twelve shards and a tokenizer; the records lie beside it."""
-    monkeypatch.setattr(shards, "RECORDS", str(tmp_path / "records"))
+    monkeypatch.setattr(proofs, "RECORDS", str(tmp_path / "records"))
     folder = tmp_path / "model"
     folder.mkdir()
     for number in range(12):
@@ -45,8 +44,20 @@ def manifest(folder: Path) -> list[Entry]:
     ]
 
 
-def verify(folder: Path, entries: list[Entry], lock: str = LOCK) -> dict[str, Any]:
-    answer: dict[str, Any] = shards.verify(str(folder), lock, entries, lambda *_: None)
+def request(folder: Path, entries: list[Entry], **changes: Any) -> dict[str, Any]:
+    return {
+        "directory": str(folder),
+        "lock": LOCK,
+        "entries": entries,
+        "full": False,
+        "links": "follow",
+        "mount": None,
+    } | changes
+
+
+def verify(folder: Path, entries: list[Entry], **changes: Any) -> dict[str, Any]:
+    asked = request(folder, entries, **changes)
+    answer: dict[str, Any] = shards.verify(asked, detached.Count("read"))
     return answer
 
 
@@ -76,7 +87,7 @@ def test_a_right_model_is_proven_and_stays_proven_without_another_read(
     answer = verify(model, entries)
     assert (answer["ok"], answer["faults"], answer["files"]) == (True, [], 13)
     assert answer["bytes"] == 12 * 4096 + 2
-    monkeypatch.setattr(shards, "sha256", None)  # a read would fail now
+    monkeypatch.setattr(reading, "sha256", None)  # a read would fail now
     assert state(model) == "verified"
 
 
@@ -105,17 +116,17 @@ def test_a_file_that_changes_while_the_others_are_read_is_not_proven(
 ) -> None:
     """Its hash was right at its turn; the record must hold what was read, not what is there now."""
     entries = manifest(model)
-    real: Callable[[str], str] = shards.sha256
+    real: Callable[..., str] = reading.sha256
     first = model / "model-00000.safetensors"
 
-    def slow(path: str) -> str:
-        digest = real(path)
+    def slow(path: str, count: Any) -> str:
+        digest = real(path, count)
         if path.endswith("tokenizer.json"):
             flip(first)
         return digest
 
-    monkeypatch.setattr(shards, "sha256", slow)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # one after the other, tokenizer last
+    monkeypatch.setattr(reading, "sha256", slow)
+    monkeypatch.setattr(reading, "workers", lambda: 1)  # one after the other, tokenizer last
     verify(model, entries)
     assert state(model) == "changed"
 
@@ -124,15 +135,15 @@ def test_a_file_that_changes_while_it_is_read_is_a_fault(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = manifest(model)
-    real: Callable[[str], str] = shards.sha256
+    real: Callable[..., str] = reading.sha256
 
-    def raced(path: str) -> str:
-        digest = real(path)
+    def raced(path: str, count: Any) -> str:
+        digest = real(path, count)
         if path.endswith("00005.safetensors"):
             flip(Path(path))
         return digest
 
-    monkeypatch.setattr(shards, "sha256", raced)
+    monkeypatch.setattr(reading, "sha256", raced)
     assert verify(model, entries)["faults"] == [
         "model-00005.safetensors: changed while it was read"
     ]
@@ -268,17 +279,221 @@ def test_a_directory_that_is_not_there_is_absent(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"files": 5}', '{"files": [1]}'])
 def test_a_damaged_record_proves_nothing(model: Path, text: str) -> None:
     verify(model, manifest(model))
-    (record,) = Path(shards.RECORDS).iterdir()
+    (record,) = Path(proofs.RECORDS).glob("*.json")
     record.write_text(text)
     assert state(model) == "unverified"
 
 
-def test_the_program_as_it_is_called_says_how_far_it_is(
+@pytest.mark.parametrize("stop", [0, 1, 7, 12])
+def test_a_read_that_was_cut_off_goes_on_where_it_stopped(
+    model: Path, monkeypatch: pytest.MonkeyPatch, stop: int
+) -> None:
+    entries, real = manifest(model), reading.sha256
+    reads: list[str] = []
+
+    def cut(path: str, count: Any) -> str:
+        if len(reads) == stop:
+            raise Cut
+        reads.append(path)
+        return str(real(path, count))
+
+    monkeypatch.setattr(reading, "workers", lambda: 1)
+    monkeypatch.setattr(reading, "sha256", cut)
+    with pytest.raises(Cut):
+        verify(model, entries)
+    monkeypatch.setattr(reading, "sha256", real)
+    answer = verify(model, entries)
+    assert answer["ok"] is True
+    assert answer["remembered_bytes"] == 4096 * stop
+    assert answer["bytes"] == 12 * 4096 + 2 - 4096 * stop
+    assert state(model) == "verified"
+
+
+def test_what_was_found_wrong_is_not_read_again_to_say_so(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(manifest(model))))
-    assert shards.main(["verify", str(model), LOCK])["ok"] is True
-    assert state(model) == "verified"
+    entries = manifest(model)
+    flip(model / "model-00007.safetensors")
+    first = verify(model, entries)
+    monkeypatch.setattr(reading, "sha256", None)
+    again = verify(model, entries)
+    assert again["faults"] == first["faults"]
+    assert (again["wrong"], again["bytes"]) == (["model-00007.safetensors"], 0)
+
+
+def test_g09_full_reads_everything_whatever_was_proven(model: Path) -> None:
+    entries = manifest(model)
+    verify(model, entries)
+    path = model / "model-00003.safetensors"
+    flip(path)
+    # A disk that returns other bytes leaves no trace in the inode: so the proof is made to fit.
+    (record,) = Path(proofs.RECORDS).glob("*.proofs")
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    for line in lines:
+        if line["name"] == path.name:
+            line["identity"] = proofs.identity(str(path))
+    record.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert verify(model, entries)["ok"] is True
+    answer = verify(model, entries, full=True)
+    assert (answer["wrong"], answer["remembered_bytes"]) == ([path.name], 0)
+
+
+def test_a_line_of_a_proof_that_was_cut_off_proves_nothing(model: Path) -> None:
+    entries = manifest(model)
+    verify(model, entries)
+    (record,) = Path(proofs.RECORDS).glob("*.proofs")
+    record.write_bytes(record.read_bytes()[:-9])
+    assert verify(model, entries)["bytes"] in (2, 4096)
+
+
+INDEX = "model.safetensors.index.json"
+
+
+def test_g07_an_index_that_names_what_the_manifest_has_not_is_a_fault(model: Path) -> None:
+    entries = manifest(model)
+    names = {f"layer.{n}": f"model-{n:05d}.safetensors" for n in range(15)}
+    (model / INDEX).write_text(json.dumps({"weight_map": names}))
+    answer = verify(model, entries)
+    assert answer["faults"] == [
+        f"{INDEX}: not in the manifest, and names what the manifest has not: "
+        "model-00012.safetensors, model-00013.safetensors, model-00014.safetensors"
+    ]
+    assert (answer["wrong"], answer["extra"]) == ([], [INDEX])
+
+
+def test_an_index_of_the_lock_that_contradicts_the_lock_is_said_and_not_fetched(
+    model: Path,
+) -> None:
+    (model / INDEX).write_text(json.dumps({"weight_map": {"a": "model-00099.safetensors"}}))
+    answer = verify(model, manifest(model))
+    assert answer["faults"] == [
+        f"{INDEX}: names what the manifest has not: model-00099.safetensors"
+    ]
+    assert (answer["wrong"], answer["extra"]) == ([], [])
+
+
+def test_a_link_is_a_fault_where_the_stack_needs_a_file_of_its_own(
+    model: Path, tmp_path: Path
+) -> None:
+    entries, path = manifest(model), model / "model-00005.safetensors"
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert verify(model, entries)["ok"] is True
+    assert verify(model, entries, links="materialise")["faults"] == [
+        "model-00005.safetensors: a link; the stack needs a file of its own"
+    ]
+
+
+def test_a_link_turned_to_the_same_bytes_elsewhere_voids_the_proof(
+    model: Path, tmp_path: Path
+) -> None:
+    entries, path = manifest(model), model / "model-00005.safetensors"
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to("../elsewhere")
+    verify(model, entries)
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")  # absolute: dangles in a container
+    assert state(model) == "changed"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("../blobs/x", None),
+        ("/models/blobs/x", None),
+        ("{top}/blobs/x", "it leads to {top}/blobs/x, which the container does not have"),
+        ("../../outside", "it leads out of {top}, which is all that the container sees"),
+    ],
+)
+def test_a_link_that_dangles_inside_the_container_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, said: str | None
+) -> None:
+    monkeypatch.setattr(proofs, "RECORDS", str(tmp_path / "records"))
+    top = tmp_path / "models"
+    (top / "blobs").mkdir(parents=True)
+    (top / "lab").mkdir()
+    for path in (top / "blobs" / "x", tmp_path / "outside"):
+        path.write_text("bytes")
+    (top / "lab" / "a.json").symlink_to(target.format(top=top))
+    if target.startswith("/models"):
+        entry = {"name": "a.json", "size": 5, "sha256": hashlib.sha256(b"bytes").hexdigest()}
+    else:
+        (entry,) = manifest(top / "lab")
+    mount = {"outside": str(top), "inside": "/models"}
+    answer = verify(top / "lab", [entry], mount=mount)
+    if target.startswith("/models"):  # right in the container, dangling out here
+        said = "a dangling link"
+        assert answer["faults"] == [f"a.json: {said}"]
+    elif said is None:
+        assert answer["ok"] is True
+    else:
+        assert answer["faults"] == [
+            f"a.json: the container does not find it: {said.format(top=top)}"
+        ]
+
+
+def cache(model: Path, top: Path, revision: str) -> Path:
+    """The model as `hf download` leaves it in a cache; returns the snapshot."""
+    repository = top / "models--lab--tiny"
+    snapshot = repository / "snapshots" / revision
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir(exist_ok=True)
+    (repository / "refs").mkdir(exist_ok=True)
+    (repository / "refs" / "main").write_text(revision)
+    for path in model.iterdir():
+        blob = repository / "blobs" / hashlib.sha256(path.read_bytes()).hexdigest()
+        shutil.copy(path, blob)
+        (snapshot / path.name).symlink_to(f"../../blobs/{blob.name}")
+    return snapshot
+
+
+def test_g01_only_the_pinned_snapshot_counts_and_the_rest_is_listed_with_its_size(
+    model: Path, tmp_path: Path
+) -> None:
+    entries = manifest(model)
+    old = cache(model, tmp_path, "0" * 40)
+    flip(model / "model-00001.safetensors")
+    entries = manifest(model)
+    new = cache(model, tmp_path, "1" * 40)
+    (new.parents[1] / "blobs" / "abc.incomplete").write_bytes(b"x" * 77)
+    assert verify(new, entries)["ok"] is True
+    (new / "model-00004.safetensors").unlink()
+    (new / "model-00004.safetensors").symlink_to("../../blobs/gone")
+    answer = verify(new, entries)
+    assert answer["faults"] == ["model-00004.safetensors: a dangling link"]
+    told = {Path(one["path"]).name: (one["what"], one["bytes"]) for one in answer["left"]}
+    assert told == {
+        "abc.incomplete": ("unfinished download", 77),
+        # What only the other revision has: the shard of before the flip, and the unlinked one.
+        "0" * 40: ("other revision", 2 * 4096),
+        "main": (f"ref to {'1' * 12}", 0),
+    }
+    assert old.is_dir()
+
+
+def test_other_files_beside_the_model_are_told_and_no_fault(model: Path) -> None:
+    entries = manifest(model)
+    (model / "README.md").write_text("notes")
+    answer = verify(model, entries)
+    assert (answer["ok"], answer["beside"]) == (True, ["README.md"])
+
+
+def test_no_more_is_read_at_a_time_than_free_memory_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(20)))
+    for free, expected in ((1 << 40, 40), (reading.FLOOR_BYTES + (40 << 20), 10), (0, 1)):
+        monkeypatch.setattr(reading, "free_bytes", lambda free=free: free)
+        assert reading.workers() == expected
+
+
+@pytest.mark.parametrize("first", [0, 1, 4095, 4096, 5000, (4 << 20) + 7, (9 << 20) + 12])
+def test_a_file_is_read_from_any_byte_on(tmp_path: Path, first: int) -> None:
+    path = tmp_path / "file"
+    data = os.urandom((9 << 20) + 13)
+    path.write_bytes(data)
+    found = b"".join(bytes(block) for block in reading.blocks(str(path), first))
+    assert found == data[first:]
 
 
 def test_g11_hashing_leaves_no_pages_behind(tmp_path: Path) -> None:
@@ -300,7 +515,7 @@ def test_g11_hashing_leaves_no_pages_behind(tmp_path: Path) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    assert shards.sha256(str(path)) == hashlib.sha256(data).hexdigest()
+    assert reading.sha256(str(path)) == hashlib.sha256(data).hexdigest()
     counted = subprocess.run(
         [fincore, "--noheadings", "--bytes", "--output", "RES", str(path)],
         capture_output=True,

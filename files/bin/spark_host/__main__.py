@@ -4,7 +4,9 @@
     python3 spark_host journal  put|remove|setting|list ...          keep originals, write files
     python3 spark_host units    down|enable|default ...              systemd, states kept first
     python3 spark_host undo     --plan|--run ...                     give it all back
-    python3 spark_host shards   verify ...                           hash model files
+    python3 spark_host shards   run|poll|stop                        hash model files
+    python3 spark_host fetch    run|poll|stop                        bring model files
+    python3 spark_host lend     run|stop                             give them to the other hosts
     python3 spark_host shm      list|clean                           segments in /dev/shm
     python3 spark_host fabric   try|status|confirm ...               netplan with a timed way back
     python3 spark_host rdma     serve|meet|end ...                   one RDMA test between hosts
@@ -31,6 +33,7 @@ from run import Failed
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
     *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind"),
+    *("fetch", "lend"),
 )
 END = "--end of spark-host--"
 

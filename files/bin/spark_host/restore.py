@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+import aside
 import containers
 import cpufreq
 import fabric
@@ -88,6 +89,7 @@ def look(
     daemon = units.show([cpufreq.DAEMON])[cpufreq.DAEMON] if profiles else {}
     found += each(profiles, lambda e: kinds.look_profile(e, daemon))
     found += each(named(entries, "sysctl"), kinds.look_sysctl)
+    found += each(named(entries, "aside"), aside.look)
     policies = named(entries, "restart")
     there = (containers.inspect_all() or []) if policies else []
     found += each(policies, lambda e: kinds.look_container(e, there))
@@ -180,6 +182,8 @@ def give_back(
     hands = [kinds.subject(e) for e in named(todo, "managed")]
     if fabric_is == "restore" or ((hands or files_in(todo, NETPLAN)) and fabric_is != "edited"):
         attempt(failures, FABRIC, give_fabric, was_live(entries), hands)
+    for entry in named(todo, "aside"):
+        attempt(failures, kinds.subject(entry), aside.give, entry)
     for entry in named(todo, "restart"):
         attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))

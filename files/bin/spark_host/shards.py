@@ -1,13 +1,23 @@
 """Model files against their manifest: names, sizes, SHA-256; without filling the page cache.
 
-What a full read has proven is kept in /var/lib/spark-converge/shards with size, mtime_ns, ctime_ns
-and inode of every file, so that an unchanged directory is confirmed without reading it again.
+run SECONDS < request   start the work in a unit of its own or join it; the answer, or how far it is
+poll SECONDS            the same question later
+stop                    end it; what was read so far is kept
+here                    the work itself, in the unit
+
+request: {"directory", "lock", "entries": [{"name", "size", "sha256"}], "full",
+          "links": "follow" | "materialise", "mount": {"outside", "inside"} or null}
+    full: read every byte, whatever earlier reads have shown
+    links: whether a link counts as the file it leads to
+    mount: the folder that the engine's container sees, and under which name
+
+The manifest is the authority; every file that is not what it names is said in one pass.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-import hashlib
+import glob
 import json
 import os
 import stat
@@ -16,41 +26,35 @@ import time
 from collections.abc import Callable, Container
 from typing import Any
 
-RECORDS = "/var/lib/spark-converge/shards"
-CHUNK_BYTES = 1 << 22
+import detached
+import place
+import proofs
+import reading
+from detached import Count
+from proofs import identity
 
-
-def record_path(directory: str, lock: str) -> str:
-    key = hashlib.sha256(f"{directory}\0{lock}".encode()).hexdigest()[:24]
-    return f"{RECORDS}/{key}.json"
-
-
-def identity(path: str) -> list[int]:
-    info = os.stat(path)
-    return [info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
+NAME = "shards"
+# A file written within this time may change once more without a change of its ctime, which moves
+# with the kernel's tick (10 ms at the slowest).
+TICK_S = 0.02
 
 
 def section(ask: dict[str, Any]) -> dict[str, str]:
     """{directory: "verified" | "changed" | "unverified" | "absent"} for each asked pair."""
-    answer = {}
-    for directory, lock in ask["shards"]:
-        answer[directory] = state(directory, lock)
-    return answer
+    return {directory: state(directory, lock) for directory, lock in ask["shards"]}
 
 
 def state(directory: str, lock: str) -> str:
     if not os.path.isdir(directory):
         return "absent"
-    try:
-        with open(record_path(directory, lock)) as file:
-            files = dict(json.load(file)["files"])
-    except (OSError, ValueError, KeyError, TypeError):
+    files = proofs.recorded(directory, lock)
+    if not files:
         return "unverified"
     try:
         same = all(identity(f"{directory}/{name}") == was for name, was in files.items())
+        return "verified" if same and extra(directory, files) == [] else "changed"
     except OSError:
         return "changed"
-    return "verified" if same and extra(directory, files) == [] else "changed"
 
 
 def extra(directory: str, wanted: Container[str]) -> list[str]:
@@ -60,108 +64,202 @@ def extra(directory: str, wanted: Container[str]) -> list[str]:
     )
 
 
-def sha256(path: str) -> str:
-    """Digest of one file; its pages leave the cache behind the reader."""
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        fd = file.fileno()
-        done = 0
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-            os.posix_fadvise(fd, done, len(chunk), os.POSIX_FADV_DONTNEED)
-            done += len(chunk)
-    return digest.hexdigest()
-
-
 class Fault(Exception):
-    """A sentence that names a file and says what is wrong with it."""
+    """A sentence that says what is wrong with a file."""
 
 
-def prove(directory: str, entry: dict[str, Any]) -> list[int]:
-    """The identity that the file had while it was read and found right; raises Fault.
+def there(path: str, entry: dict[str, Any], request: dict[str, Any]) -> list[Any]:
+    """The identity of a regular file of the right size where one is wanted; raises Fault.
 
     A size of null in the manifest is one that no source gives; the hash decides.
     """
-    name, path = entry["name"], f"{directory}/{entry['name']}"
+    link = os.path.islink(path)
     try:
         info = os.stat(path)
     except FileNotFoundError:
-        what = "a dangling link" if os.path.islink(path) else "missing"
-        raise Fault(f"{name}: {what}") from None
+        raise Fault("a dangling link" if link else "missing") from None
     except OSError as error:
-        raise Fault(f"{name}: cannot be read ({error.strerror})") from None
+        raise Fault(f"cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(info.st_mode):
-        raise Fault(f"{name}: not a regular file")
+        raise Fault("not a regular file")
+    if link and request["links"] == "materialise":
+        raise Fault("a link; the stack needs a file of its own")
+    mount = request["mount"]
+    unseen = place.why_unseen(path, mount["outside"], mount["inside"]) if mount else None
+    if unseen:
+        raise Fault(f"the container does not find it: {unseen}")
     if entry["size"] not in (None, info.st_size):
-        raise Fault(f"{name}: {info.st_size} bytes found, {entry['size']} expected")
+        raise Fault(f"{info.st_size} bytes found, {entry['size']} expected")
+    return identity(path)
+
+
+def read_through(path: str, count: Callable[[int], None]) -> tuple[list[Any], str]:
+    """(identity, SHA-256) of a file that stayed the same while it was read; raises Fault."""
     try:
         before = identity(path)
-        found = sha256(path)
+        if time.time() - before[2] / 1e9 < TICK_S:
+            time.sleep(TICK_S)
+            before = identity(path)
+        found = reading.sha256(path, count)
         after = identity(path)
     except OSError as error:
-        raise Fault(f"{name}: cannot be read ({error.strerror})") from None
+        raise Fault(f"cannot be read ({error.strerror})") from None
     if after != before:
-        raise Fault(f"{name}: changed while it was read")
+        raise Fault("changed while it was read")
+    return before, found
+
+
+def judge(entry: dict[str, Any], found: str) -> None:
     if found != entry["sha256"]:
-        raise Fault(f"{name}: SHA-256 {found} found, {entry['sha256']} expected")
-    return before
+        raise Fault(f"SHA-256 {found} found, {entry['sha256']} expected")
 
 
-def verify(
-    directory: str,
-    lock: str,
-    entries: list[dict[str, Any]],
-    tell: Callable[[int, int, float], None],
-) -> dict[str, Any]:
-    """Check every entry; the record is written only when all are right."""
-    total = sum(e["size"] or 0 for e in entries)
-    if not os.path.isdir(directory):
-        return {"ok": False, "faults": [f"{directory}: no such directory"], "bytes": 0, "files": 0}
-    began, done_bytes, faults, proven, told = time.monotonic(), 0, [], {}, time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        jobs = {pool.submit(prove, directory, entry): entry for entry in entries}
-        for job in concurrent.futures.as_completed(jobs):
+def index_faults(directory: str, wanted: Container[str]) -> dict[str, str]:
+    """{index file: why}: one that names other weights than the manifest misleads an engine."""
+    found = {}
+    for path in sorted(glob.glob(f"{glob.escape(directory)}/*.safetensors.index.json")):
+        name = os.path.basename(path)
+        try:
+            with open(path) as file:
+                named = sorted(set(json.load(file)["weight_map"].values()))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            if name not in wanted:
+                found[name] = "not an index of weights"
+            continue
+        strange = [str(n) for n in named if n not in wanted]
+        if strange:
+            more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+            found[name] = f"names what the manifest has not: {', '.join(strange[:3])}{more}"
+    return found
+
+
+class Verification:
+    """One pass over a directory. faults: name -> sentence; proven: name -> identity."""
+
+    def __init__(self, request: dict[str, Any], count: Count) -> None:
+        self.request, self.count = request, count
+        self.directory: str = request["directory"]
+        self.entries: list[dict[str, Any]] = request["entries"]
+        self.faults: dict[str, str] = {}
+        self.proven: dict[str, list[Any]] = {}
+        self.remembered_bytes = 0
+
+    def path(self, entry: dict[str, Any]) -> str:
+        return f"{self.directory}/{entry['name']}"
+
+    def glance(self) -> list[tuple[int, dict[str, Any]]]:
+        """What must be read, as (bytes, entry), the largest first: no core waits at the end."""
+        known = {} if self.request["full"] else proofs.load(self.directory)
+        self.known = {}
+        todo = []
+        for entry in self.entries:
+            name = entry["name"]
             try:
-                proven[jobs[job]["name"]] = job.result()
+                now = there(self.path(entry), entry, self.request)
+                proof = known.get(name)
+                if not proof or proof["identity"] != now:
+                    todo.append((now[0], entry))
+                    continue
+                self.known[name] = proof
+                self.remembered_bytes += now[0]
+                judge(entry, proof["sha256"])
+                self.proven[name] = now
             except Fault as fault:
-                faults.append(str(fault))
-            done_bytes += jobs[job]["size"] or 0
-            if time.monotonic() - told > 2:
-                told = time.monotonic()
-                tell(done_bytes, total, told - began)
-    faults += [
-        f"{name}: not in the manifest" for name in extra(directory, {e["name"] for e in entries})
-    ]
-    if not faults:
-        keep(directory, lock, proven)
+                self.faults[name] = str(fault)
+        return sorted(todo, key=lambda one: (-one[0], one[1]["name"]))
+
+    def read(self, entry: dict[str, Any], book: proofs.Book) -> None:
+        name = entry["name"]
+        try:
+            then, found = read_through(self.path(entry), self.count.add)
+            book.add(name, then, found)
+            judge(entry, found)
+            self.proven[name] = then
+        except Fault as fault:
+            self.faults[name] = str(fault)
+
+    def run(self) -> None:
+        todo = self.glance()
+        self.count.total = sum(size for size, _ in todo)
+        book = proofs.Book(self.directory, self.known)
+        try:
+            with concurrent.futures.ThreadPoolExecutor(reading.workers()) as pool:
+                for job in [pool.submit(self.read, entry, book) for _, entry in todo]:
+                    job.result()
+        finally:
+            book.close()
+
+
+def verify(request: dict[str, Any], count: Count) -> dict[str, Any]:
+    """Check every entry; the record is written only when all are right.
+
+    The answer: ok; faults as sentences; wrong: names of the manifest that are not right; extra:
+    names that must not lie there; beside: other files, and left: what downloads and other revisions
+    take, both only told; bytes: read now, remembered_bytes: read earlier; files, seconds.
+    """
+    directory, names = request["directory"], {e["name"] for e in request["entries"]}
+    one = Verification(request, count)
+    if not os.path.isdir(directory):
+        nowhere = f"{directory}: no such directory"
+        return answer_of(one, {}, [], sorted(names)) | {"ok": False, "faults": [nowhere]}
+    one.run()
+    wrong = sorted(one.faults)
+    strays = dict.fromkeys(extra(directory, names), "not in the manifest")
+    for name, why in index_faults(directory, names).items():
+        if name not in names:
+            strays[name] = f"not in the manifest, and {why}"
+        else:
+            one.faults.setdefault(name, why)  # the lock's own fault: no other bytes would help
+    beside = sorted(
+        n
+        for n in os.listdir(directory)
+        if n not in names and n not in strays and n[0] != "." and not n.endswith(place.PART)
+    )
+    if not one.faults and not strays:
+        proofs.keep(directory, request["lock"], one.proven)
+    return answer_of(one, strays, beside, wrong)
+
+
+def answer_of(
+    one: Verification, strays: dict[str, str], beside: list[str], wrong: list[str]
+) -> dict[str, Any]:
+    faults = {**one.faults, **strays}
     return {
         "ok": not faults,
-        "faults": sorted(faults),
-        "bytes": done_bytes,
-        "files": len(entries),
-        "seconds": round(time.monotonic() - began, 2),
+        "faults": [f"{name}: {why}" for name, why in sorted(faults.items())],
+        "wrong": wrong,
+        "extra": sorted(strays),
+        "beside": beside,
+        "left": place.leftovers(one.directory),
+        "bytes": one.count.done,
+        "remembered_bytes": one.remembered_bytes,
+        "files": len(one.entries),
+        "seconds": one.count.progress()["seconds"],
     }
 
 
-def keep(directory: str, lock: str, files: dict[str, list[int]]) -> None:
-    """files: name -> identity as it was when it was read, not as it may be by now."""
-    os.makedirs(RECORDS, mode=0o755, exist_ok=True)
-    path = record_path(directory, lock)
-    with open(path + ".new", "w") as file:
-        json.dump({"directory": directory, "lock": lock, "files": files}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
+def here(request: dict[str, Any]) -> dict[str, Any]:
+    count = Count("read")
+    with detached.telling(NAME, count.progress):
+        return verify(request, count)
+
+
+def start(request: dict[str, Any]) -> None:
+    how = "full read" if request["full"] else "read"
+    subject = f"a {how} of {request['directory']} against lock {request['lock'][:12]}"
+    detached.start(NAME, subject, request, apart=("fetch",))
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    """verify DIRECTORY LOCK < entries.json: progress lines go to standard error."""
-    directory, lock = argv[1], argv[2]
-    entries = json.load(sys.stdin)
-
-    def tell(done: int, total: int, seconds: float) -> None:
-        left_s = seconds * (total - done) / done if done else 0
-        sys.stderr.write(f"{done}/{total} bytes, about {left_s:.0f} s left\n")
-        sys.stderr.flush()
-
-    return verify(directory, lock, entries, tell)
+    action, *rest = argv
+    if action == "here":
+        return detached.here(NAME, here)
+    if action == "run":
+        start(json.load(sys.stdin))
+        return detached.poll(NAME, float(rest[0]))
+    if action == "poll":
+        return detached.poll(NAME, float(rest[0]))
+    if action == "stop":
+        detached.stop(NAME)
+        return {}
+    raise ValueError(f"unknown action {action}")

@@ -1,0 +1,164 @@
+"""Long work in a transient unit of its own, which a dead SSH link does not end.
+
+/run/spark-converge/NAME/, root's alone:
+    request    what to do; gone once it is read, since it may hold a token
+    subject    what it is about, without secrets: whoever asks for the same joins it
+    progress   how far it is, written every second
+    answer     how it ended; absent while it runs, and when it was cut short
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from run import Failed, run
+
+STATE = "/run/spark-converge"
+TELL_S = 1.0
+LOOK_S = 0.1
+Progress = dict[str, Any]
+
+
+def folder(name: str) -> str:
+    return f"{STATE}/{name}"
+
+
+def unit(name: str) -> str:
+    return f"spark-converge-{name}"
+
+
+def active(name: str) -> bool:
+    _code, out, _err = run(["systemctl", "is-active", unit(name)])
+    return out.strip() in ("active", "activating", "deactivating")
+
+
+def write(name: str, part: str, value: Any) -> None:
+    path = f"{folder(name)}/{part}"
+    with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(value, file)
+    os.replace(path + ".new", path)
+
+
+def load(name: str, part: str) -> Any:
+    """None when there is no such file."""
+    try:
+        with open(f"{folder(name)}/{part}") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def take_request(name: str) -> dict[str, Any]:
+    """The unit's own: what it was asked for, which nobody reads a second time."""
+    with open(f"{folder(name)}/request") as file:
+        asked: dict[str, Any] = json.load(file)
+    os.unlink(f"{folder(name)}/request")
+    return asked
+
+
+def start(name: str, subject: str, request: dict[str, Any], apart: tuple[str, ...] = ()) -> None:
+    """Start the unit, or leave the one that is at the same subject alone.
+
+    apart: work that must not go on at the same time. Raises Failed with what is in the way.
+    """
+    for other in apart:
+        if active(other):
+            raise Failed(
+                f"{load(other, 'subject')} is at work here; it goes on by itself, run this again "
+                f"later (`systemctl stop {unit(other)}` ends it)"
+            )
+    if active(name):
+        at_work = load(name, "subject")
+        if at_work == subject:
+            return
+        raise Failed(
+            f"{at_work} is at work here; it goes on by itself, run this again later "
+            f"(`systemctl stop {unit(name)}` ends it)"
+        )
+    os.makedirs(STATE, mode=0o700, exist_ok=True)
+    shutil.rmtree(folder(name), ignore_errors=True)
+    os.mkdir(folder(name), 0o700)
+    write(name, "subject", subject)
+    write(name, "request", request)
+    program = os.path.dirname(os.path.abspath(__file__))
+    # An engine may serve beside it.
+    line = ["systemd-run", "--quiet", "--collect", f"--unit={unit(name)}", "--property=Nice=10"]
+    code, _out, err = run([*line, sys.executable, "-I", program, name, "here"])
+    if code:
+        raise Failed(err.strip() or f"systemd-run: exit status {code}")
+
+
+def poll(name: str, seconds: float) -> dict[str, Any]:
+    """{"active", "subject", "progress", "answer"}: as soon as it ended, else after some seconds."""
+    until = time.monotonic() + seconds
+    runs = active(name)  # asked before the answer is looked for: that is written before the end
+    while runs and load(name, "answer") is None and time.monotonic() < until:
+        time.sleep(min(LOOK_S, max(until - time.monotonic(), 0.01)))
+        if time.monotonic() >= until:
+            runs = active(name)
+    answer = load(name, "answer")
+    return {
+        "active": runs and answer is None,
+        "subject": load(name, "subject"),
+        "progress": load(name, "progress"),
+        "answer": answer,
+    }
+
+
+def stop(name: str) -> None:
+    run(["systemctl", "stop", unit(name)])
+
+
+@contextlib.contextmanager
+def telling(name: str, look: Callable[[], Progress]) -> Iterator[None]:
+    """Keep the file `progress` up to date while the block runs."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(TELL_S):
+            write(name, "progress", look())
+
+    write(name, "progress", look())
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+        write(name, "progress", look())
+
+
+class Count:
+    """Bytes done of a total, from several threads: {"what", "done", "total", "seconds"}."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.done, self.total, self.began = what, 0, 0, time.monotonic()
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.done += count
+
+    def progress(self) -> Progress:
+        seconds = round(time.monotonic() - self.began, 1)
+        return {"what": self.what, "done": self.done, "total": self.total, "seconds": seconds}
+
+
+def here(name: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """In the unit: do it, and leave the answer behind."""
+    try:
+        answer = work(take_request(name))
+    except (Failed, OSError, ValueError, LookupError) as error:
+        said = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+        answer = {"ok": False, "message": said}
+    write(name, "answer", answer)
+    return answer

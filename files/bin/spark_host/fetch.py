@@ -1,0 +1,263 @@
+"""What a model lacks on this host, and only that, brought into its place.
+
+run SECONDS < request   start the work in a unit of its own or join it; the answer, or how far it is
+poll SECONDS            the same question later
+stop                    end it; a later one goes on from the part files
+here                    the work itself, in the unit
+
+request: {"directory", "lock", "entries": [{"name", "size", "sha256"}] of what is wanted,
+          "extra": [name] that must not lie there, "root": the folder of all models,
+          "repository", "revision", "source": {"said", "urls": {name: url}, "token"} or null}
+
+First what this host has elsewhere (a Hugging Face cache, the file behind a link): by reflink or
+hard link where the file system can, so that nothing is copied. The rest comes from the source, into
+NAME.spark-converge-part beside its place; it is hashed as it arrives and moved into place whole.
+Bytes that are not the wanted ones are thrown away and asked for once more.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+import aside
+import detached
+import download
+import journal
+import place
+import proofs
+import reading
+from detached import Count
+from proofs import identity
+from run import Failed
+
+NAME = "fetch"
+STREAMS = 4  # files at a time: one waits for the disk or the far end while another one arrives
+MODE = 0o644
+
+
+class Fetch:
+    """One run. Names of files by what became of them."""
+
+    def __init__(self, request: dict[str, Any], count: Count) -> None:
+        self.request, self.count = request, count
+        self.directory: str = request["directory"]
+        self.cache = place.cache_of(self.directory)
+        self.brought: dict[str, int] = {}
+        self.local: dict[str, str] = {}
+        self.aside: list[dict[str, str]] = []
+        self.failed: dict[str, str] = {}
+        self.known = proofs.load(self.directory)
+        self._lock = threading.Lock()
+
+    def target(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    def bytes_path(self, entry: dict[str, Any]) -> str:
+        """Where the bytes go: the file itself, or in a cache the blob that it links to."""
+        if self.cache:
+            return f"{self.cache}/blobs/{entry['sha256']}"
+        return self.target(entry["name"])
+
+    def part(self, entry: dict[str, Any]) -> str:
+        return self.bytes_path(entry) + place.PART
+
+    def put(self, entry: dict[str, Any], new: str | None, book: proofs.Book) -> None:
+        """Move proven bytes into place; new is None when a cache's blob is there already."""
+        name, target = entry["name"], self.target(entry["name"])
+        if new:
+            owner = os.stat(self.directory)
+            if os.stat(new).st_nlink == 1:  # a hard link shares owner and mode with its other name
+                os.chown(new, owner.st_uid, owner.st_gid)
+                os.chmod(new, MODE)
+        with self._lock:
+            points = bool(self.cache) and blob_of(target) == self.bytes_path(entry)
+            kept = None if points else aside.clear(self.directory, name, entry["sha256"])
+            if kept:
+                self.aside.append({"path": target, "to": kept})
+            if new:
+                os.replace(new, self.bytes_path(entry))
+            if self.cache and not points:
+                link = target + place.PART
+                if os.path.lexists(link):
+                    os.unlink(link)
+                folder = os.path.dirname(target)
+                os.symlink(os.path.relpath(self.bytes_path(entry), folder), link)
+                os.replace(link, target)
+            journal.sync_folder(os.path.dirname(target))
+        book.add(name, identity(target), entry["sha256"])
+
+    def sha256_of(self, source: str, name: str) -> str:
+        """As an earlier read of it in its place has shown, or read now."""
+        proof = self.known.get(name)
+        target = self.target(name)
+        if proof and source == os.path.realpath(target) and proof["identity"] == identity(target):
+            return str(proof["sha256"])
+        before = self.count.done
+        found = reading.sha256(source, self.count.add)
+        self.count.add(before - self.count.done)
+        return found
+
+    def from_here(self, entry: dict[str, Any], found: list[str], book: proofs.Book) -> bool:
+        """Have the bytes from another place of this host; False when no place has them."""
+        name, target, part = entry["name"], self.target(entry["name"]), self.part(entry)
+        for source in place.candidates(
+            target, name, entry["sha256"], found, self.request["revision"]
+        ):
+            if entry["size"] not in (None, os.path.getsize(source)):
+                continue
+            if self.sha256_of(source, name) != entry["sha256"]:
+                continue
+            if source == self.bytes_path(entry):  # a cache's blob that nothing leads to
+                how = "link"
+                self.put(entry, None, book)
+            else:
+                how = place.shared(source, part) or self.copied(source, part, entry["sha256"])
+                self.put(entry, part, book)
+            self.local[name] = how
+            self.count.add(os.path.getsize(target))
+            return True
+        return False
+
+    def copied(self, source: str, part: str, sha256: str) -> str:
+        if os.path.getsize(source) > free(self.directory):
+            raise Failed(f"no space in {self.directory} for a copy of {source}")
+        to = download.Part(part, lambda _: None)
+        try:
+            to.start_over()
+            for block in reading.blocks(source):
+                to.add(block)
+        finally:
+            to.close()
+        if to.digest.hexdigest() != sha256:
+            raise Failed(f"{source} changed while it was copied")
+        return "copy"
+
+    def from_source(
+        self, entry: dict[str, Any], source: download.Source, book: proofs.Book
+    ) -> None:
+        name = entry["name"]
+        try:
+            for again in (False, True):
+                try:
+                    url = self.request["source"]["urls"][name]
+                    source.fetch(url, self.part(entry), entry, self.count.add)
+                    break
+                except download.Wrong:
+                    if again:
+                        raise
+            self.put(entry, self.part(entry), book)
+            self.brought[name] = os.path.getsize(self.target(name))
+        except (download.Refused, download.Dropped, download.Wrong) as error:
+            self.failed[name] = str(error)
+        except OSError as error:
+            self.failed[name] = f"{error.strerror}: {error.filename or name}"
+
+    def make_room(self, entries: list[dict[str, Any]]) -> None:
+        """Raises Failed when the disk cannot take what comes, parts that are there counted in."""
+        needed = sum(e["size"] or 0 for e in entries) - sum(size(self.part(e)) for e in entries)
+        # A wrong file makes room only once its successor is there.
+        wrong = [size(self.bytes_path(e)) for e in entries]
+        needed -= sum(wrong) - sum(sorted(wrong)[-STREAMS:])
+        left = free(self.directory)
+        if needed > left:
+            raise Failed(
+                f"{self.directory}: {needed / 2**30:.2f} GiB needed for {len(entries)} files, "
+                f"{left / 2**30:.2f} GiB free"
+            )
+
+    def run(self) -> int:
+        """Do it; the bytes that crossed the network."""
+        request = self.request
+        os.makedirs(self.directory, exist_ok=True)
+        if self.cache:
+            os.makedirs(f"{self.cache}/blobs", exist_ok=True)
+        for name in request["extra"]:
+            if os.path.lexists(self.target(name)):
+                to = aside.keep(self.directory, name, "")
+                self.aside.append({"path": self.target(name), "to": to})
+        self.count.total = sum(e["size"] or 0 for e in request["entries"])
+        found = place.caches(request["root"], request["repository"])
+        source = download.Source((request["source"] or {}).get("token"))
+        book = proofs.Book(self.directory, self.known)
+        try:
+            left = []
+            for entry in request["entries"]:
+                os.makedirs(os.path.dirname(self.target(entry["name"])), exist_ok=True)
+                if not self.from_here(entry, found, book):
+                    left.append(entry)
+            if request["source"]:
+                self.make_room(left)
+                with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+                    jobs = [pool.submit(self.from_source, e, source, book) for e in left]
+                    for job in jobs:
+                        job.result()
+        finally:
+            book.close()
+        return source.moved
+
+
+def blob_of(target: str) -> str | None:
+    """The path that a link leads to in one step, None for what is not a link."""
+    if not os.path.islink(target):
+        return None
+    return os.path.normpath(f"{os.path.dirname(target)}/{os.readlink(target)}")
+
+
+def size(path: str) -> int:
+    try:
+        return os.stat(path).st_size if os.path.isfile(path) else 0
+    except OSError:
+        return 0
+
+
+def free(directory: str) -> int:
+    """Bytes that may be written there by others than root, as `df` shows them."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def fetch(request: dict[str, Any], count: Count) -> dict[str, Any]:
+    """The answer: ok; brought: name -> bytes from the source; moved_bytes: all that crossed the
+    network for it; local: name -> how; aside: what was moved out of the way; failed: sentences."""
+    one = Fetch(request, count)
+    moved = one.run()
+    return {
+        "ok": not one.failed,
+        "brought": one.brought,
+        "moved_bytes": moved,
+        "local": one.local,
+        "aside": one.aside,
+        "failed": [f"{name}: {why}" for name, why in sorted(one.failed.items())],
+        "seconds": count.progress()["seconds"],
+    }
+
+
+def here(request: dict[str, Any]) -> dict[str, Any]:
+    count = Count("brought")
+    with detached.telling(NAME, count.progress):
+        return fetch(request, count)
+
+
+def start(request: dict[str, Any]) -> None:
+    subject = f"a fetch into {request['directory']} for lock {request['lock'][:12]}"
+    detached.start(NAME, subject, request, apart=("shards",))
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    action, *rest = argv
+    if action == "here":
+        return detached.here(NAME, here)
+    if action == "run":
+        start(json.load(sys.stdin))
+        return detached.poll(NAME, float(rest[0]))
+    if action == "poll":
+        return detached.poll(NAME, float(rest[0]))
+    if action == "stop":
+        detached.stop(NAME)
+        return {}
+    raise ValueError(f"unknown action {action}")
