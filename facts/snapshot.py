@@ -35,6 +35,7 @@ from facts import (
     journal,
     logind,
     machine,
+    maintenance,
     memory,
     oom,
     services,
@@ -87,6 +88,7 @@ class HostState:
     oom: oom.Oom | Unknown
     crontab: crontab.Crontabs | Unknown
     starters: starters.Starters | Unknown
+    maintenance: maintenance.Maintenance | Unknown
     containers: containers.Containers | Unknown
     images: images.Images | Unknown
     shards: shards.Shards | Unknown
@@ -147,6 +149,7 @@ def state_of(answer: object) -> HostState:
         oom=parsed(part.get("oom"), oom.parse),
         crontab=parsed(part.get("crontab"), crontab.parse),
         starters=parsed(part.get("starters"), starters.parse),
+        maintenance=parsed(part.get("maintenance"), maintenance.parse),
         containers=parsed(part.get("containers"), containers.parse),
         images=parsed(part.get("images"), images.parse),
         shards=parsed(part.get("shards"), shards.parse),

@@ -4,6 +4,7 @@ operations, so that verify and a dry run cannot disagree."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from facts.boot import Boot
@@ -17,7 +18,17 @@ from facts.shards import Shards
 from facts.snapshot import HostState, program_sha256
 from facts.unknown import Unknown
 from inventory.schema import BOND_DEVICE, Cluster, Node
-from operations import boot, comm, cpufreq, memory_items, netplan, resurrection, services, shards
+from operations import (
+    boot,
+    comm,
+    cpufreq,
+    maintenance,
+    memory_items,
+    netplan,
+    resurrection,
+    services,
+    shards,
+)
 from operations.item import Item, judged, unread
 from operations.pair import fabric_facts, foreign, hca_addresses
 from stacks.definition import Stack
@@ -52,21 +63,36 @@ def described(unit: Unit) -> str:
     return f"{unit.name} {unit.active}/{unit.file_state or 'no file'}"
 
 
-def service(found: Services, asked: str) -> Item:
-    """One unit with its sockets, paths and timers, as services.plan sees them."""
-    unit = found.asked.get(asked)
-    if unit is None:
-        return unread("services", asked, "down for good", "not in the answer")
-    left = services.unsettled(found, [asked])
-    return judged("services", asked, "down for good", "; ".join(left) or described(unit), not left)
+def service(
+    part: str, wanted: str, found: Services | Unknown, asked: str, names: list[str]
+) -> Item:
+    """One unit with its sockets, paths and timers, as services.plan sees them among the others."""
+    if isinstance(found, Unknown):
+        return unread(part, asked, wanted, found)
+    if not {*names} <= {*found.asked}:
+        return unread(part, asked, wanted, "not in the answer")
+    left = services.unsettled(found, [asked], together=names)
+    return judged(part, asked, wanted, "; ".join(left) or described(found.asked[asked]), not left)
 
 
-def desktop(state: HostState, units: list[str]) -> Iterator[Item]:
-    for asked in units:
-        if isinstance(state.services, Unknown):
-            yield unread("services", asked, "down for good", state.services)
-        else:
-            yield service(state.services, asked)
+def desktop(state: HostState, names: list[str]) -> Iterator[Item]:
+    for asked in names:
+        yield service("services", "down for good", state.services, asked, names)
+
+
+def held(state: HostState, names: list[str]) -> Iterator[Item]:
+    """What would change a driver or restart dockerd by itself."""
+    for asked in names:
+        yield service("maintenance", "held", state.services, asked, names)
+    wanted, found = "restarts nothing", state.maintenance
+    if isinstance(found, Unknown) or isinstance(state.files, Unknown):
+        why = found if isinstance(found, Unknown) else state.files
+        yield unread("maintenance", "needrestart", wanted, str(why))
+        return
+    missing = maintenance.needrestart_missing(state)
+    told = "restarts services as it likes" if missing else wanted
+    good = judged("maintenance", "needrestart", wanted, told, not missing)
+    yield good if found.needrestart else replace(good, found="absent")
 
 
 def governor(state: HostState, want: str) -> Iterator[Item]:
@@ -297,6 +323,7 @@ def items(
         target(state, settings["boot_target"]),
         program(state),
         *desktop(state, settings["services_down"]),
+        *held(state, settings["maintenance_held"]),
         *governor(state, settings["governor"]),
         governor_owners(state, settings["governor_owners"]),
         *network(cluster, node, state),

@@ -25,7 +25,7 @@ from stacks.render import check_pair
 # Parts of a host's state without which no job can decide anything.
 NEEDED = (
     *("boot", "services", "cpufreq", "fabric", "memory", "sysctl", "logind", "oom"),
-    *("crontab", "starters", "containers"),
+    *("crontab", "starters", "maintenance", "containers"),
 )
 
 

@@ -34,8 +34,10 @@ def startable_without_enabling(unit: Unit) -> bool:
     return unit.file_state not in ("enabled", "linked")
 
 
-def plan(services: Services, names: Sequence[str]) -> Changes:
+def plan(services: Services, names: Sequence[str], together: Sequence[str] = ()) -> Changes:
     """What is still to do; empty when every unit of `names` is absent or down for good.
+
+    together: names that go down beside these, and so start nothing
 
     Triggers (sockets, paths, timers) go first, or they would start the service again. A unit that
     something else still starts when it is disabled (a vendor's link, another unit, D-Bus) is
@@ -45,7 +47,8 @@ def plan(services: Services, names: Sequence[str]) -> Changes:
     disable: list[str] = []
     mask: list[str] = []
     todo = [one for name in names for one in with_triggers(services, services.asked[name])]
-    going = {name for one in todo for name in one.names}
+    beside = [one for t in together for one in with_triggers(services, services.asked[t])]
+    going = {name for one in (*todo, *beside) for name in one.names}
     for one in todo:
         if one.absent:
             continue
@@ -67,9 +70,9 @@ def with_triggers(services: Services, unit: Unit) -> list[Unit]:
     return [*(services.units[t] for t in unit.triggers if t in services.units), unit]
 
 
-def unsettled(services: Services, asked: Sequence[str]) -> list[str]:
-    """One sentence for each unit that is not down for good."""
-    todo = plan(services, asked)
+def unsettled(services: Services, asked: Sequence[str], together: Sequence[str] = ()) -> list[str]:
+    """One sentence for each unit that is not down for good; together: as for plan."""
+    todo = plan(services, asked, together)
     return [
         f"{unit.name} is {unit.active}/{unit.file_state or 'no file'}"
         + (f", started by {', '.join(unit.starters)}" if unit.starters and unit.asleep else "")

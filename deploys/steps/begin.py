@@ -17,6 +17,7 @@ from operations import (
     cpufreq,
     job,
     logind,
+    maintenance,
     preflight,
     program,
     resurrection,
@@ -31,7 +32,7 @@ QUIET_LIMIT_S = 86400
 
 @cache
 def host_settings() -> dict[str, Any]:
-    """files/host.yaml: boot_target, governor, governor_owners, services_down, sysctl."""
+    """files/host.yaml, as it stands."""
     path = Path(__file__).parents[2] / "files" / "host.yaml"
     return cast(dict[str, Any], yaml.safe_load(path.read_text()))
 
@@ -62,13 +63,17 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
         units=(
             *host_settings()["services_down"],
             *host_settings()["governor_owners"],
+            *host_settings()["maintenance_held"],
             cpufreq.UNIT,
         ),
         images=tuple(one.image_reference for one in wanted if not one.unlocked),
         shards=tuple(
             (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted
         ),
-        files=(cpufreq.UNIT_PATH, program.UNDO_COMMAND, sysctl.PATH, logind.PATH),
+        files=(
+            *(cpufreq.UNIT_PATH, program.UNDO_COMMAND, sysctl.PATH, logind.PATH),
+            maintenance.NEEDRESTART,
+        ),
         words=resurrection.stack_words(known),
         sysctl=tuple(host_settings()["sysctl"]),
         extra=extra,

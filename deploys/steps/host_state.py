@@ -7,16 +7,31 @@ from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
 from deploys.steps.begin import full_read, host_settings
-from operations import boot, cpufreq, images, job, logind, program, services, shards, sysctl
+from operations import (
+    boot,
+    cpufreq,
+    images,
+    job,
+    logind,
+    maintenance,
+    program,
+    services,
+    shards,
+    sysctl,
+)
 from operations.job import Job
 from stacks.definition import Stack
 
 
 @deploy("Host")
 def harmless(run: Job, rank: int) -> None:
-    """Boot target, desktop services, governor: nothing here touches a running engine."""
+    """Updates held, boot target, desktop, governor: nothing here touches a running engine."""
     settings = host_settings()
     program.installed(job=run, rank=rank, name="On-host program installed")
+    job.barrier(job=run, title="Updates held", name="Stage: Updates held")
+    maintenance.held(
+        job=run, rank=rank, names=settings["maintenance_held"], name="Updates of the host held"
+    )
     job.barrier(job=run, title="Host state", name="Stage: Host state")
     boot.default_target(
         job=run, rank=rank, target=settings["boot_target"], name="Boots without a desktop"

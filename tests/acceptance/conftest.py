@@ -72,7 +72,7 @@ def stack(request: pytest.FixtureRequest) -> Stack:
 
 @pytest.fixture(scope="session")
 def settings() -> dict[str, Any]:
-    """What every host is brought to: boot_target, governor, services_down."""
+    """What every host is brought to: boot_target, governor, services_down, maintenance_held."""
     return cast(dict[str, Any], yaml.safe_load(HOST_SETTINGS.read_text()))
 
 
@@ -80,6 +80,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "service" in metafunc.fixturenames:
         services = yaml.safe_load(HOST_SETTINGS.read_text())["services_down"]
         metafunc.parametrize("service", services)
+    if "update" in metafunc.fixturenames:
+        held = yaml.safe_load(HOST_SETTINGS.read_text())["maintenance_held"]
+        metafunc.parametrize("update", held)
 
 
 @pytest.fixture(scope="session")

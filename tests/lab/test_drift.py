@@ -65,6 +65,17 @@ DRIFTS = (
         parameter="bluetooth.service",
     ),
     Drift(
+        "test_update_is_held",
+        "systemctl enable --quiet --now apt-daily.timer",
+        "systemctl disable --quiet --now apt-daily.timer",
+        parameter="apt-daily.timer",
+    ),
+    Drift(
+        "test_needrestart_restarts_nothing",
+        "mv /etc/needrestart/conf.d/zz-spark-converge.conf /root/",
+        "mv /root/zz-spark-converge.conf /etc/needrestart/conf.d/",
+    ),
+    Drift(
         "test_every_cpu_policy_runs_under_the_wanted_governor",
         f"echo performance > {POLICY}",
         f"echo schedutil > {POLICY}",

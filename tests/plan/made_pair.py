@@ -18,7 +18,7 @@ import yaml
 from deploys.steps.begin import host_settings
 from facts.snapshot import HostState, program_sha256, state_of
 from inventory.schema import Cluster
-from operations import cpufreq, logind, netplan, program, shards, sysctl
+from operations import cpufreq, logind, maintenance, netplan, program, shards, sysctl
 from operations.netplan_files import PATH
 from operations.pair import specs
 from stacks.definition import Stack, load, names
@@ -47,6 +47,19 @@ DESKTOP: dict[str, tuple[str, str, str, str]] = {
 }
 # Installed on a Spark as on the lab: any D-Bus call would start it.
 PROFILES = "power-profiles-daemon.service"
+# The same of what updates a host by itself, and what their timers start.
+UPDATES: dict[str, tuple[str, str]] = {
+    "apt-daily.timer": ("active", "enabled"),
+    "apt-daily-upgrade.timer": ("active", "enabled"),
+    "unattended-upgrades.service": ("active", "enabled"),
+    "fwupd-refresh.timer": ("active", "enabled"),
+    "fwupd.service": ("inactive", "static"),
+}
+UPDATES_ABSENT = (
+    "update-notifier-download.timer",
+    "packagekit.service",
+    "nvidia-spark-mlnx-firmware-manager.service",
+)
 TRIGGERS = {t for *_, words in DESKTOP.values() for t in words.split()}
 
 
@@ -119,6 +132,15 @@ def unit(name: str, active: str, file_state: str, triggers: str = "") -> dict[st
         "TriggeredBy": triggers,
         "starters": [],
     }
+
+
+def run_of(timer: str) -> str:
+    """apt-daily.service for apt-daily.timer; nothing for what is no timer."""
+    return timer.replace(".timer", ".service") if timer.endswith(".timer") else ""
+
+
+def update_unit(name: str, active: str, file_state: str) -> dict[str, Any]:
+    return unit(name, active, file_state) | {"Triggers": run_of(name)}
 
 
 def absent_unit(name: str) -> dict[str, Any]:
@@ -252,12 +274,17 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "services": {
             "units": {
                 **{asked: unit(*found) for asked, found in DESKTOP.items()},
+                **{name: update_unit(name, *found) for name, found in UPDATES.items()},
+                **{name: absent_unit(name) for name in UPDATES_ABSENT},
                 cpufreq.UNIT: absent_unit(cpufreq.UNIT),
                 **{name: absent_unit(name) for name in host_settings()["governor_owners"]},
                 PROFILES: unit(PROFILES, "inactive", "disabled")
                 | {"starters": ["D-Bus as power-profiles-daemon.service"]},
             },
-            "triggers": {name: unit(name, "active", "enabled") for name in sorted(TRIGGERS)},
+            "triggers": {
+                **{name: unit(name, "active", "enabled") for name in sorted(TRIGGERS)},
+                **{run_of(n): unit(run_of(n), "inactive", "static") for n in UPDATES if run_of(n)},
+            },
         },
         "cpufreq": {
             "policies": {f"policy{n}": policy(str(n)) for n in range(2)},
@@ -301,11 +328,17 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
             "starters": [STARTER] if rank == 0 else [],
             "installed": True,
         },
+        "maintenance": {"busy": [], "needrestart": True},
         "starters": {"units": [], "scripts": [], "at_jobs": []},
         "containers": {"installed": True, "containers": [old_rank(dsf)]},
         "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},
         "shards": {shards.directory(one, wanted.model_dir): "unverified" for one in (lab, dsf)},
-        "files": dict.fromkeys((cpufreq.UNIT_PATH, program.UNDO_COMMAND, sysctl.PATH, logind.PATH)),
+        "files": dict.fromkeys(
+            (
+                *(cpufreq.UNIT_PATH, program.UNDO_COMMAND, sysctl.PATH, logind.PATH),
+                maintenance.NEEDRESTART,
+            )
+        ),
         "program": {"sha256": None},
         "record": {},
     }
@@ -319,6 +352,10 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     for asked, (name, _, file_state, triggers) in DESKTOP.items():
         ended = "masked" if file_state in ("static", "indirect") else "disabled"
         made["services"]["units"][asked] = unit(name, "inactive", ended, triggers)
+    for name, (_, file_state) in UPDATES.items():
+        ended = "masked" if file_state == "static" else "disabled"
+        made["services"]["units"][name] = update_unit(name, "inactive", ended)
+    made["files"][maintenance.NEEDRESTART] = file_of(maintenance.NEEDRESTART_TEXT, 0o644)
     made["services"]["units"][cpufreq.UNIT] = unit(cpufreq.UNIT, "active", "enabled")
     made["services"]["units"][PROFILES] = unit(PROFILES, "inactive", "masked")
     for name in TRIGGERS:

@@ -21,6 +21,7 @@ from operations import (
     crontab,
     fabric,
     images,
+    maintenance,
     memory,
     program,
     ranks,
@@ -48,6 +49,7 @@ def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
     """Every operation of serve on one host that could change something."""
     settings = host_settings()
     yield program.installed, {}
+    yield maintenance.held, {"names": settings["maintenance_held"]}
     yield boot.default_target, {"target": settings["boot_target"]}
     yield services.down_for_good, {"names": settings["services_down"]}
     yield cpufreq.sole_owner, {"names": settings["governor_owners"]}

@@ -15,6 +15,7 @@ ALL, HEAD, WORKERS = "all", "head", "workers"
 # (stage that the barrier before it opens, operation, hosts)
 SERVE = (
     ("Preflight", "On-host program installed", ALL),
+    ("Updates held", "Updates of the host held", ALL),
     ("Host state", "Boots without a desktop", ALL),
     ("Host state", "Desktop services down for good", ALL),
     ("Host state", "Nothing else sets the CPU governor", ALL),
@@ -78,6 +79,7 @@ def test_prepare_on_a_running_pair_leaves_the_fabric_and_says_so(pair: Made) -> 
     assert run.status == 0, run.err
     assert [name for name, _ in run.changes] == [
         "On-host program installed",
+        "Updates of the host held",
         "Boots without a desktop",
         "Desktop services down for good",
         "Nothing else sets the CPU governor",

@@ -269,6 +269,37 @@ def test_what_starts_a_disabled_unit_is_what_disable_does_not_take_away(root: Pa
     assert units.lasting_starters(unit, set(), bus)[-1] == "D-Bus as dbus-gdm.service"
 
 
+def test_some_units_are_given_back_and_held_again_while_others_stay(
+    root: Path, tmp_path: Path
+) -> None:
+    rearm = module("rearm").rearm
+    before = tree(root)
+    own = tmp_path / "needrestart" / "zz.conf"
+    own.parent.mkdir()
+    for _ in range(2):
+        units.down(TODO)
+        journal.put(str(own), 0o644, (os.getuid(), os.getgid()), b"x\n")
+        answer = rearm(["colord.service", "cups.service", "cups.socket"], [str(own)])
+        assert {"unit cups.service", "unit colord.service", str(own)} <= {*answer["restored"]}
+        assert not own.exists()
+        assert (root / "active" / "cups.service").exists()
+        assert not (system(root) / "dbus-org.bluez.service").is_symlink(), "bluetooth stays down"
+        assert not (system(root) / "colord.service").is_symlink()
+        assert rearm(["colord.service", "cups.service", "cups.socket"], [str(own)]) == {
+            "restored": [],
+            "notes": [],
+        }
+    assert undo()["ok"]
+    assert tree(root) == before
+
+
+def test_a_held_unit_that_the_owner_changed_since_is_named(root: Path) -> None:
+    units.down(TODO)
+    units.systemctl("mask", "--quiet", "cups.service")
+    with pytest.raises(module("run").Failed, match=r"unit cups\.service"):
+        module("rearm").rearm(["cups.service"], [])
+
+
 @pytest.mark.parametrize("at", ["stop", "disable", "mask"])
 def test_a_change_cut_off_within_systemctl_is_undone(
     root: Path, monkeypatch: pytest.MonkeyPatch, at: str

@@ -11,13 +11,14 @@ import pytest
 from deploys.steps.begin import host_settings
 from facts.machine import Machine, Sensor, gpu, parse
 from facts.snapshot import state_of, unread
-from operations import cpufreq, sysctl
+from operations import cpufreq, maintenance, sysctl
 from operations.item import Item
 from operations.items import graphics, heat, hottest, items
 from operations.netplan_files import PATH
 from stacks.definition import Stack
 from tests.plan.made_pair import (
     PORTS,
+    UPDATES,
     WATCHDOG,
     Snapshot,
     absent_unit,
@@ -31,6 +32,7 @@ from tests.plan.made_pair import (
     unit,
 )
 
+SERVICES = (*host_settings()["services_down"], *host_settings()["maintenance_held"])
 MACHINE: dict[str, Any] = {
     "os": "Ubuntu 24.04.3 LTS",
     "product": "NVIDIA_DGX_Spark",
@@ -97,6 +99,8 @@ def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: St
         *("shared memory", "image", "cron lines", "restart policies", "other governor owners"),
         *("sysctl vm.swappiness", "sysctl at boot", "RemoveIPC of logind"),
         *host_settings()["services_down"],
+        *UPDATES,
+        "needrestart",
     }
     assert found["model files"].verdict == "unknown"
     assert "policy0 performance" in found["governor"].found
@@ -124,6 +128,16 @@ def changed_unit(snapshot: Snapshot) -> None:
 
 def socket(snapshot: Snapshot) -> None:
     snapshot["services"]["triggers"]["cups.socket"] = unit("cups.socket", "active", "enabled")
+
+
+def update(snapshot: Snapshot) -> None:
+    snapshot["services"]["units"]["apt-daily-upgrade.timer"] = unit(
+        "apt-daily-upgrade.timer", "active", "enabled"
+    )
+
+
+def restarts(snapshot: Snapshot) -> None:
+    snapshot["files"][maintenance.NEEDRESTART] = None
 
 
 def override(snapshot: Snapshot) -> None:
@@ -227,6 +241,8 @@ def earlyoom(snapshot: Snapshot) -> None:
         (changed_unit, {"governor at boot"}),
         (socket, {"cups.service"}),
         (override, {"boots into"}),
+        (update, {"apt-daily-upgrade.timer"}),
+        (restarts, {"needrestart"}),
         (cable, {f"link {PORTS[1]}"}),
         (member, {f"link {PORTS[1]}"}),
         (frames, {"fabric"}),
@@ -264,12 +280,10 @@ def test_one_drift_is_one_line(
     [
         ("boot", {"boots into"}),
         ("program", {"on-host program"}),
-        (
-            "services",
-            {"governor at boot", "other governor owners", *host_settings()["services_down"]},
-        ),
+        ("services", {"governor at boot", "other governor owners", *SERVICES}),
+        ("maintenance", {"needrestart"}),
         ("cpufreq", {"governor", "other governor owners"}),
-        ("files", {"governor at boot", "sysctl at boot"}),
+        ("files", {"governor at boot", "sysctl at boot", "needrestart"}),
         ("fabric", {"fabric", *(f"link {port}" for port in PORTS)}),
         ("memory", {"memory", "shared memory", "OOM killers"}),
         ("sysctl", {"sysctl vm.swappiness"}),

@@ -17,6 +17,7 @@
     python3 spark_host logind   reload                               its files read anew
     python3 spark_host starters hold|rearm                           other ways to start an engine
     python3 spark_host cpufreq  settle                               other owners of the governor
+    python3 spark_host rearm    ...                                  give back some of it only
 
 Each command prints one JSON document and the line in END, so that a cut-off answer is seen; one
 that fails says why in "message" of {"ok": false, "message"}, and on standard error.
@@ -33,7 +34,7 @@ from run import Failed
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
     *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind"),
-    *("fetch", "lend"),
+    *("fetch", "lend", "rearm"),
 )
 END = "--end of spark-host--"
 

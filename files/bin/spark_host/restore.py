@@ -196,21 +196,33 @@ def give_back(
     return failures
 
 
-def put_aside(entries: list[dict[str, Any]], left: list[dict[str, str]]) -> str | None:
-    """Move the journal away whole, or while something is left only what was given back."""
-    if left and not entries:
-        return None
+def aside_folder() -> str:
     base = f"{journal.ROOT}.undone-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    aside = next(
+    return next(
         p for n in itertools.count() if not os.path.exists(p := f"{base}-{n}" if n else base)
     )
-    if not left:
-        os.rename(journal.ROOT, aside)
-    for entry in entries if left else ():
+
+
+def set_aside(entries: list[dict[str, Any]]) -> str | None:
+    """Move these entries away, out of the journal; the folder that has them now."""
+    if not entries:
+        return None
+    aside = aside_folder()
+    for entry in entries:
         name = entry.get("path") or entry["name"]
         path = journal.entry_path(entry["kind"], name)
         journal.make_folder(f"{aside}/{entry['kind']}", 0o700)
         os.rename(path, f"{aside}/{entry['kind']}/{os.path.basename(path)}")
+    journal.sync_folder(os.path.dirname(journal.ROOT))
+    return aside
+
+
+def put_aside(entries: list[dict[str, Any]], left: list[dict[str, str]]) -> str | None:
+    """Move the journal away whole, or while something is left only what was given back."""
+    if left:
+        return set_aside(entries)
+    aside = aside_folder()
+    os.rename(journal.ROOT, aside)
     journal.sync_folder(os.path.dirname(journal.ROOT))
     return aside
 

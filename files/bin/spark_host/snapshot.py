@@ -22,6 +22,7 @@ import containers
 import cpufreq
 import crontab
 import logind
+import maintenance
 import oom
 import shards
 import shm
@@ -252,6 +253,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "oom": oom.section,
     "crontab": crontab.section,
     "starters": starters.section,
+    "maintenance": maintenance.section,
     "containers": containers.section,
     "images": containers.images,
     "shards": shards.section,

@@ -1,0 +1,127 @@
+"""What must be held of a host's own updates, and when one of them is at work."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploys.steps.begin import host_settings
+from facts.snapshot import HostState, state_of
+from operations.maintenance import at_work, needrestart_missing, runs, unread, unsettled
+from operations.services import plan
+from tests.plan.made_pair import (
+    UPDATES,
+    Snapshot,
+    bare,
+    cluster,
+    dirty,
+    locked,
+    unit,
+    update_unit,
+)
+from tests.unit.on_host import module
+
+NAMES: list[str] = host_settings()["maintenance_held"]
+
+
+def made(tmp_path: Path, kind: Callable[..., Snapshot]) -> Snapshot:
+    return kind(cluster(), 0, locked("lab", tmp_path), locked("dsf-lab", tmp_path))
+
+
+def state(snapshot: Snapshot) -> HostState:
+    return state_of(snapshot)
+
+
+def test_a_fresh_host_has_everything_to_be_held_and_needrestart_to_be_told(tmp_path: Path) -> None:
+    found = state(made(tmp_path, dirty))
+    left = unsettled(found, NAMES)
+    assert [line.split(" is ")[0] for line in left] == [
+        *UPDATES,
+        "/etc/needrestart/conf.d/zz-spark-converge.conf",
+    ]
+    todo = plan(found.services, NAMES)  # type: ignore[arg-type]
+    assert todo.mask == ("fwupd.service",)
+    assert "packagekit.service" not in (*todo.stop, *todo.disable, *todo.mask), "it is absent"
+
+
+def test_a_held_host_has_nothing_left(tmp_path: Path) -> None:
+    found = state(made(tmp_path, bare))
+    assert unsettled(found, NAMES) == []
+    assert at_work(found, NAMES) == []
+
+
+def test_a_host_without_needrestart_is_not_given_its_file(tmp_path: Path) -> None:
+    snapshot = made(tmp_path, dirty) | {"maintenance": {"busy": [], "needrestart": False}}
+    assert not needrestart_missing(state(snapshot))
+
+
+@pytest.mark.parametrize(
+    ("active", "busy"),
+    [("activating", True), ("deactivating", True), ("inactive", False), ("failed", False)],
+)
+def test_a_run_that_a_held_timer_started_is_at_work(
+    tmp_path: Path, active: str, busy: bool
+) -> None:
+    snapshot = made(tmp_path, dirty)
+    name = "apt-daily-upgrade.service"
+    snapshot["services"]["triggers"][name] = unit(name, active, "static")
+    told = [f"{name} is {active}"] if busy else []
+    assert at_work(state(snapshot), NAMES) == told
+
+
+def test_an_idle_daemon_is_no_run_but_a_flash_at_boot_is(tmp_path: Path) -> None:
+    snapshot = made(tmp_path, dirty)
+    flash = "nvidia-spark-mlnx-firmware-manager.service"
+    snapshot["services"]["units"]["fwupd.service"] = update_unit("fwupd.service", "active", "x")
+    assert at_work(state(snapshot), NAMES) == []
+    snapshot["services"]["units"][flash] = unit(flash, "activating", "enabled")
+    assert at_work(state(snapshot), NAMES) == [f"{flash} is activating"]
+
+
+def test_a_lock_of_the_packages_is_named_with_its_holder(tmp_path: Path) -> None:
+    told = "apt-get (process 7) has /var/lib/dpkg/lock-frontend"
+    snapshot = made(tmp_path, bare) | {"maintenance": {"busy": [told], "needrestart": True}}
+    assert at_work(state(snapshot), NAMES) == [told]
+
+
+@pytest.mark.parametrize("part", ["services", "maintenance", "files"])
+def test_what_could_not_be_read_is_not_held(tmp_path: Path, part: str) -> None:
+    found = state(made(tmp_path, bare) | {part: {"unknown": "cut off"}})
+    assert unread(found) == [f"{part} unknown (cut off)"]
+
+
+def test_the_state_of_a_unit_alone_tells_a_run() -> None:
+    found = state_of({"services": {"units": {"a": unit("a", "reloading", "x")}, "triggers": {}}})
+    assert runs(found.services.asked["a"])  # type: ignore[union-attr]
+
+
+def test_holders_of_package_locks_and_blockers_of_a_shutdown_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maintenance = module("maintenance")
+    lock = tmp_path / "lock-frontend"
+    lock.touch()
+    monkeypatch.setattr(maintenance, "LOCKS", (str(lock),))
+    monkeypatch.setattr(maintenance, "NEEDRESTART", str(tmp_path / "absent"))
+    monkeypatch.setattr(maintenance, "INHIBITORS", str(tmp_path / "inhibit" / "*"))
+    (tmp_path / "inhibit").mkdir()
+    os.mkfifo(tmp_path / "inhibit" / "1.ref")
+    for number, (who, mode) in enumerate(
+        [("fwupd", "block"), ("Unattended Upgrades Shutdown", "delay"), ("GNOME", "block")]
+    ):
+        (tmp_path / "inhibit" / str(number)).write_text(
+            f"WHAT=shutdown:sleep\nWHO={who}\nWHY=Update in progress\nMODE={mode}\nPID=0\n"
+        )
+    with lock.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        found: dict[str, Any] = maintenance.section({})
+    held, blocked = found["busy"]
+    assert held.endswith(f"(process {os.getpid()}) has {lock}")
+    assert blocked == "fwupd (process 0) blocks a shutdown: Update in progress"
+    assert found["needrestart"] is False
+    assert maintenance.lock_holders() == []
