@@ -48,13 +48,15 @@ class Docker:
 
 @dataclass(frozen=True)
 class Machine:
-    """gpus None: no nvidia-smi here; docker None: not installed; gpus_unread: why it said no."""
+    """gpus None: no nvidia-smi here; docker None: not installed; gpus_unread: why it said no;
+    docker_limits: of dockerd's own process, None when it does not run."""
 
     os: str | None
     product: str | None
     bios: str | None
     cpus: int | None
     docker: Docker | None
+    docker_limits: dict[str, str] | None
     gpus: tuple[Gpu, ...] | None
     gpus_unread: str | None
     nic_firmware: dict[str, str]
@@ -110,6 +112,7 @@ def parse(section: Section) -> Machine:
         bios=section["bios"],
         cpus=section["cpus"],
         docker=docker(section["docker"]),
+        docker_limits=section["docker_limits"],
         gpus=None if rows is None or unread else tuple(gpu(row) for row in rows),
         gpus_unread=unread,
         nic_firmware={str(n): str(v or "") for n, v in section["nic_firmware"].items()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from facts.logind import Logind
+from facts.machine import Machine
 from facts.memory import Memory
 from facts.oom import Oom
 from facts.snapshot import HostState
@@ -83,6 +84,18 @@ def killers(state: HostState, stack: Stack) -> Item:
     return judged("memory", name, wanted, "; ".join(seen) or "none runs", good)
 
 
+def docker_limits(state: HostState) -> Item:
+    """What a container that sets no ulimits gets; the stacks set memlock themselves, as RDMA needs
+    all its memory locked."""
+    name, wanted = "limits of dockerd", "-"
+    if not isinstance(state.machine, Machine):
+        return unread("memory", name, wanted, state.machine or "not asked for")
+    found = state.machine.docker_limits
+    if found is None:
+        return Item("memory", name, wanted, "dockerd does not run", "unsupported")
+    return judged("memory", name, wanted, ", ".join(f"{k} {v}" for k, v in found.items()), True)
+
+
 def items(state: HostState, stack: Stack, settings: Mapping[str, object]) -> list[Item]:
     """settings: sysctl of files/host.yaml."""
     return [
@@ -91,4 +104,5 @@ def items(state: HostState, stack: Stack, settings: Mapping[str, object]) -> lis
         *kernel_settings(state, settings),
         logged_out(state),
         killers(state, stack),
+        docker_limits(state),
     ]

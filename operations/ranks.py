@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import gevent
@@ -222,8 +223,22 @@ def _polled(rank: Watched, ready: re.Pattern[str]) -> bool | BindError:
         return error
 
 
-def collect(job: Job, ranks: list[Watched]) -> list[str]:
-    """Whole logs of all ranks into the run's folder here; what could not be had is said."""
+def kernel_lines(rank: Watched, folder: Path, seconds: float) -> None:
+    """What a host's kernel said about memory since the launch, beside the logs: for a person to
+    read. It decides nothing: healthy loads have such lines too, and failed ones may have none."""
+    try:
+        lines = call(rank.host, "ranks", "kernel", f"{seconds + 1:.0f}", timeout_s=30)["lines"]
+    except RemoteError as error:
+        lines = [f"could not be read: {error}"]
+    if lines:
+        (folder / f"kernel-{rank.spec.host}.log").write_text("\n".join(lines) + "\n")
+
+
+def collect(job: Job, ranks: list[Watched], seconds: float) -> list[str]:
+    """Whole logs of all ranks into the run's folder here; what could not be had is said.
+
+    seconds: since the launch began.
+    """
     folder = make_run_folder(job)
     said = []
     for rank in ranks:
@@ -236,6 +251,7 @@ def collect(job: Job, ranks: list[Watched]) -> list[str]:
             text = f"could not be collected: {error}\n--- as watched:\n" + "\n".join(rank.log)
             said.append(str(error))
         (folder / f"rank{rank.spec.rank}-{rank.spec.host}.log").write_text(text + "\n")
+        kernel_lines(rank, folder, seconds)
     return said
 
 
@@ -255,11 +271,11 @@ def take_down(job: Job, ranks: list[Watched]) -> list[str]:
     return said
 
 
-def clean_up(job: Job, ranks: list[Watched], reason: str) -> str:
+def clean_up(job: Job, ranks: list[Watched], reason: str, began: float) -> str:
     """After any failure: logs, then both ranks down; the whole sentence for the person."""
     logs = str(run_folder(job))
     try:
-        collect(job, ranks)
+        collect(job, ranks, time.monotonic() - began)
     except Exception as error:  # a full disk here must not leave the ranks up
         logs = f"could not be kept ({type(error).__name__}: {error})"
     try:
@@ -284,6 +300,7 @@ def prove(job: Job, fabric_too: bool) -> None:
 
 def _bind(state: State, host: Host, job: Job, stack: Stack, fabric_too: bool) -> bool:
     ranks: list[Watched] = []
+    began = time.monotonic()
     with interrupted() as asked_to_end:
         try:
             patterns = [re.compile(p) for p in stack.log.progress]
@@ -292,7 +309,6 @@ def _bind(state: State, host: Host, job: Job, stack: Stack, fabric_too: bool) ->
                 for spec in specs(job.cluster, stack, job.states())
             ]
             head, workers = planned[0], planned[1:]
-            began = time.monotonic()
             for rank in workers:
                 ranks.append(rank)  # before the start: a start that fails half way is cleaned too
                 start_rank(job, rank)
@@ -305,10 +321,10 @@ def _bind(state: State, host: Host, job: Job, stack: Stack, fabric_too: bool) ->
             seconds = round(time.monotonic() - began, 1)
             prove(job, fabric_too)
         except (BindError, RemoteError) as error:
-            return fail(state, host, job, clean_up(job, ranks, str(error)))
+            return fail(state, host, job, clean_up(job, ranks, str(error), began))
         except Exception as error:
             reason = f"unexpected {type(error).__name__}: {error}"
-            return fail(state, host, job, clean_up(job, ranks, reason))
+            return fail(state, host, job, clean_up(job, ranks, reason, began))
     job.figures["bind_seconds"] = seconds
     job.figures["canary"] = {"seconds": round(reply.seconds, 2), "tokens": reply.tokens}
     host.log(

@@ -197,6 +197,30 @@ def test_the_logs_of_all_ranks_are_collected(launch: Made) -> None:
     assert set(logs.values()) == {"the log of a rank\n"}
 
 
+def test_f03_new_kernel_lines_lie_beside_the_logs_and_decide_nothing(launch: Made) -> None:
+    told = "2026-08-27T01:02:03+00:00 spark1 kernel: NVRM: mem_desc.c:1359: NV_ERR_NO_MEMORY"
+    every: dict[int, dict[str, Any]] = dies(0)
+    every[0]["ranks kernel "] = answered({"lines": [told]})
+    every[1] = {"ranks kernel ": answered({"lines": []})}
+    made = launch()
+    job = made.run(every)
+    kernel = {p.name: p.read_text() for p in run_folder(job).glob("kernel-*.log")}
+    assert kernel == {"kernel-spark1.log": told + "\n"}
+    assert job.problem is not None
+    assert "NV_ERR" not in job.problem
+    told_to = " ".join(r.getMessage() for r in made.log.records)
+    since = re.findall(r"spark_host ranks kernel (\d+)", told_to)
+    assert since == ["1", "1"], "seconds since this launch, whatever the hosts' clocks say"
+
+
+def test_f03_a_kernel_log_that_cannot_be_read_is_said_there(launch: Made) -> None:
+    every: dict[int, dict[str, Any]] = dies(0)
+    every[0]["ranks kernel "] = answered({"ok": False, "message": "journalctl: not installed"})
+    job = launch().run(every)
+    text = (run_folder(job) / "kernel-spark1.log").read_text()
+    assert "could not be read: @fake/spark1: ranks kernel: journalctl: not installed" in text
+
+
 def test_logs_that_cannot_be_kept_do_not_leave_the_ranks_up(launch: Made) -> None:
     made = launch()
     (made.folder / "state").write_text("a file where the folder of receipts should be")

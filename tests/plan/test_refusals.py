@@ -54,6 +54,15 @@ def no_model(pair: Pair) -> None:
     pair.snapshots[1]["shards"]["/srv/models/lab"] = "absent"
 
 
+def killer(pair: Pair) -> None:
+    """Field case F05, on a host without swap."""
+    floor = ["-M", str(1450 * 1024)]
+    text = '# of the package\nEARLYOOM_ARGS="-M 1484800"\n'
+    found = {"name": "earlyoom", "pid": 812, "argv": floor, "text": text, "state": None}
+    file = {"file": "/etc/default/earlyoom"}
+    pair.snapshots[1]["oom"]["killers"] = [found | file]
+
+
 def is_refused(run: Run) -> None:
     assert run.status == 1
     assert "Traceback" not in run.err
@@ -91,6 +100,14 @@ CASES: list[tuple[Callable[[Pair], None], list[str]]] = [
     (
         daemon_down,
         ["spark1: containers unknown (Failed: Cannot connect to the Docker daemon)"],
+    ),
+    (
+        killer,
+        [
+            "spark2: earlyoom (pid 812) would end lab: it acts below 1450 MiB available, the "
+            "loaded stack leaves about 1400 MiB; lower -M in /etc/default/earlyoom line 2 and "
+            "restart earlyoom"
+        ],
     ),
     (no_model, ["spark2: no model directory /srv/models/lab (model_dir in the owner's file)"]),
 ]

@@ -38,6 +38,7 @@ MACHINE: dict[str, Any] = {
     "product": "NVIDIA_DGX_Spark",
     "bios": "5.36_0ACUM018",
     "cpus": 20,
+    "docker_limits": {"memlock": "8388608", "nofile": "1048576"},
     "docker": {"version": "28.3.3", "driver": "overlay2", "store": "docker"},
     "gpus": [
         {

@@ -54,6 +54,19 @@ def gpus() -> list[dict[str, str]] | dict[str, str] | None:
     return [dict(zip(names, row)) for row in rows if len(row) == len(names)]
 
 
+def docker_limits() -> dict[str, str] | None:
+    """{"memlock", "stack", "nofile"} of dockerd, which containers without ulimits of their own
+    begin with; bytes and files, or "unlimited"."""
+    pid = read("/run/docker.pid")
+    names = {"Max locked memory": "memlock", "Max stack size": "stack", "Max open files": "nofile"}
+    found = {}
+    for line in (read(f"/proc/{pid}/limits") or "").splitlines() if pid else ():
+        name = line[:26].strip()
+        if name in names:
+            found[names[name]] = line[26:].split()[0]
+    return found or None
+
+
 def zones() -> list[dict[str, Any]]:
     """Thermal zones: {"name", "celsius", "passive_celsius", "critical_celsius"}."""
     found = []
@@ -138,6 +151,7 @@ def section(_: dict[str, Any]) -> dict[str, Any]:
         "bios": read("/sys/class/dmi/id/bios_version"),
         "cpus": os.cpu_count(),
         "docker": docker(),
+        "docker_limits": docker_limits(),
         "gpus": gpus(),
         "nic_firmware": nics(),
         "zones": zones(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-FIGURES = ("MemTotal", "MemFree", "MemAvailable", "Cached", "Shmem")
+FIGURES = ("MemTotal", "MemFree", "MemAvailable", "Cached", "Shmem", "Mapped")
 
 
 def figures() -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from typing import Any
@@ -16,6 +17,8 @@ from run import Failed, run
 
 STATE = "/var/lib/spark-converge"
 LOG_LINES = 400  # a poll every few seconds never needs more
+# What the kernel and NVIDIA's driver say when memory runs out: [seed 002, tonyd2wild's ladder].
+KERNEL = re.compile(r"NV_ERR_|NVRM|Out of memory|oom-kill|oom_reaper|page allocation failure")
 
 
 def look(name: str, since: str) -> dict[str, Any]:
@@ -33,6 +36,16 @@ def look(name: str, since: str) -> dict[str, Any]:
         "log": (out + err).splitlines(),
         "now": now,
     }
+
+
+def kernel(seconds: float) -> dict[str, Any]:
+    """{"lines": [what the kernel said about memory in the last seconds]}; older ones are left out:
+    a healthy host has dozens of them."""
+    words = ["journalctl", "--dmesg", "--no-pager", "--output=short-iso-precise"]
+    code, out, err = run([*words, f"--since=-{seconds:.0f}s"])
+    if code:
+        return {"ok": False, "message": err.strip() or f"journalctl: exit status {code}"}
+    return {"lines": [line for line in out.splitlines() if KERNEL.search(line)][-LOG_LINES:]}
 
 
 def save(folder: str, names: list[str]) -> dict[str, Any]:
@@ -124,6 +137,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     action, rest = argv[0], argv[1:]
     if action == "look":
         return look(rest[0], rest[1])
+    if action == "kernel":
+        return kernel(float(rest[0]))
     if action == "save":
         return save(rest[0], rest[1:])
     if action == "end":

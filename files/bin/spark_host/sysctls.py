@@ -75,9 +75,10 @@ def main(argv: list[str]) -> dict[str, Any]:
     """set JSON of {key: value}: the value found goes into the journal first"""
     if argv[0] != "set":
         raise ValueError(f"unknown action {argv[0]}")
-    for key, value in json.loads(argv[1]).items():
-        found = live(key)
-        if found is not None:
-            journal.setting(f"sysctl.{key}", found, value)
-            put(key, value)
+    with journal.alone():
+        for key, value in json.loads(argv[1]).items():
+            found = live(key)
+            if found is not None:
+                journal.setting(f"sysctl.{key}", found, value)
+                put(key, value)
     return {}
