@@ -78,7 +78,7 @@ def test_f05_a_killer_above_the_stacks_figure_refuses_the_launch(state_home: Pat
     without_ranks()
     on(
         "spark2",
-        "echo 'EARLYOOM_ARGS=\"-r 3600 -M 1572864 --prefer nothing-here\"' > /etc/default/earlyoom\n"
+        "echo 'EARLYOOM_ARGS=\"-M 1572864 --prefer nothing\"' > /etc/default/earlyoom\n"
         "systemctl start earlyoom",
     )
     run = job("serve", state_home)
