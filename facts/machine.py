@@ -18,7 +18,10 @@ class Sensor:
 
 @dataclass(frozen=True)
 class Gpu:
-    """As nvidia-smi says; None where it answers [N/A], as GB10 does to some questions."""
+    """As nvidia-smi says; None where it answers [N/A], as GB10 does to some questions.
+
+    unified: it has no memory of its own, which is the host's (see facts/memory.py for figures).
+    """
 
     name: str
     driver: str | None
@@ -26,6 +29,16 @@ class Gpu:
     celsius: float | None
     sm_mhz: int | None
     throttled: int | None  # bits of clocks_event_reasons.active
+    top_mhz: int | None
+    unified: bool
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """found None: no nvidia-smi here; unread: why it said nothing of them."""
+
+    found: tuple[Gpu, ...] | None
+    unread: str | None
 
 
 @dataclass(frozen=True)
@@ -48,8 +61,8 @@ class Docker:
 
 @dataclass(frozen=True)
 class Machine:
-    """gpus None: no nvidia-smi here; docker None: not installed; gpus_unread: why it said no;
-    docker_limits: of dockerd's own process, None when it does not run."""
+    """docker None: not installed; docker_limits: of dockerd's own process, None when it does not
+    run."""
 
     os: str | None
     product: str | None
@@ -57,8 +70,7 @@ class Machine:
     cpus: int | None
     docker: Docker | None
     docker_limits: dict[str, str] | None
-    gpus: tuple[Gpu, ...] | None
-    gpus_unread: str | None
+    gpus: Gpus
     nic_firmware: dict[str, str]
     sensors: tuple[Sensor, ...]
     clocks: tuple[Clock, ...]
@@ -87,7 +99,16 @@ def gpu(row: Section) -> Gpu:
         celsius=None if celsius is None else float(celsius),
         sm_mhz=number(row.get("clocks.sm")),
         throttled=number(row.get("clocks_event_reasons.active")),
+        top_mhz=number(row.get("clocks.max.sm")),
+        unified=said(row.get("memory.total")) is None,
     )
+
+
+def gpus(section: Section) -> Gpus:
+    rows = section["gpus"]
+    if isinstance(rows, dict):
+        return Gpus((), str(rows["unread"]))
+    return Gpus(None if rows is None else tuple(gpu(row) for row in rows), None)
 
 
 def docker(found: Section) -> Docker | None:
@@ -104,8 +125,6 @@ def sensor(found: Section) -> Sensor:
 
 
 def parse(section: Section) -> Machine:
-    rows = section["gpus"]
-    unread = rows.get("unread") if isinstance(rows, dict) else None
     return Machine(
         os=section["os"],
         product=section["product"],
@@ -113,8 +132,7 @@ def parse(section: Section) -> Machine:
         cpus=section["cpus"],
         docker=docker(section["docker"]),
         docker_limits=section["docker_limits"],
-        gpus=None if rows is None or unread else tuple(gpu(row) for row in rows),
-        gpus_unread=unread,
+        gpus=gpus(section),
         nic_firmware={str(n): str(v or "") for n, v in section["nic_firmware"].items()},
         sensors=tuple(sensor(one) for one in [*section["zones"], *section["hwmon"]]),
         clocks=tuple(

@@ -43,6 +43,7 @@ from facts import (
     starters,
     sysctl,
 )
+from facts.machine import Gpus
 from facts.unknown import Unknown, parsed
 
 PROGRAM = Path(__file__).parents[1] / "files" / "bin" / "spark_host"
@@ -96,6 +97,7 @@ class HostState:
     program: str | Unknown | None
     record: Mapping[str, Any] | Unknown
     machine: machine.Machine | Unknown | None  # None: not asked for
+    gpu: Gpus | Unknown | None
     discovered: discovered.Discovered | Unknown | None
     journal: tuple[journal.Entry, ...] | Unknown | None  # None: not asked for
 
@@ -157,6 +159,7 @@ def state_of(answer: object) -> HostState:
         program=parsed(part.get("program"), lambda s: s["sha256"]),
         record=parsed(part.get("record"), dict),
         machine=parsed(part["machine"], machine.parse) if "machine" in part else None,
+        gpu=parsed(part["gpu"], machine.gpus) if "gpu" in part else None,
         discovered=(parsed(part["discovered"], discovered.parse) if "discovered" in part else None),
         journal=parsed(part["journal"], journal.parse) if "journal" in part else None,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
@@ -108,6 +108,19 @@ class Fabric(Record):
         return BOND_DEVICE if self.mode == "bond" else self.interfaces[0]
 
 
+# No CPU or GPU of such a machine runs below or above these.
+Mhz = Annotated[int, Field(ge=100, le=6000, strict=True)]
+
+
+class Clocks(Record):
+    """Limits in MHz; what is not given is left as it is on the hosts."""
+
+    cpu_max_mhz: Mhz | None = Field(default=None, description="whole MHz, 100 to 6000,")
+    gpu_mhz: tuple[Mhz, Mhz] | None = Field(
+        default=None, description="the lowest and the highest clock in whole MHz, 100 to 6000,"
+    )
+
+
 class Policy(Record):
     """What may be done to things that this tool does not know."""
 
@@ -150,6 +163,7 @@ class Cluster(Record):
     policy: Policy = Field(
         default=Policy(), description="a mapping with foreign_containers and foreign_bond"
     )
+    clocks: Clocks = Field(default=Clocks(), description="a mapping with cpu_max_mhz and gpu_mhz")
     tags: Tags = Field(default=Tags(), description="a mapping with hold")
 
     @property
@@ -222,6 +236,7 @@ def cross_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
         yield from _subnet(nodes, key, fabric.get("prefix", 24))
     yield from _rails(nodes, fabric)
     yield from _interfaces(fabric)
+    yield from _clocks(data)
     yield from _stacks(data)
 
 
@@ -325,6 +340,15 @@ def _interfaces(fabric: Mapping[str, Any]) -> Iterator[Mistake]:
         yield Mistake(here, f"{len(names)} found; mode dual-rail needs exactly 2 (rail 1, rail 2)")
     if mode == "single" and len(names) != 1:
         yield Mistake(here, f"{len(names)} found; mode single needs exactly 1")
+
+
+def _clocks(data: Mapping[str, Any]) -> Iterator[Mistake]:
+    span = _mapping(data.get("clocks")).get("gpu_mhz")
+    if not isinstance(span, list | tuple) or [type(one) for one in span] != [int, int]:
+        return
+    if span[0] > span[1]:
+        text = f"{list(span)} found; the lowest clock first, then the highest, expected"
+        yield Mistake(("clocks", "gpu_mhz"), text)
 
 
 def _stacks(data: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -1,4 +1,5 @@
-"""One governor on every CPU frequency policy, now and after every boot, and no other owner."""
+"""One governor and one cap on every CPU frequency policy, now and after every boot, and no other
+owner of the governor."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 
-from facts.cpufreq import Cpufreq
+from facts.cpufreq import Cpufreq, Policy
 from facts.services import Services
 from facts.snapshot import HostState
 from facts.unknown import Unknown
@@ -27,10 +28,11 @@ SYSFS = "/sys/devices/system/cpu/cpufreq"
 LOCAL_UNITS = "/etc/systemd/system/"
 
 
-def unit_text(want: str) -> bytes:
-    """The boot unit for this governor."""
-    template = (Path(__file__).parents[1] / "files" / "units" / UNIT).read_bytes()
-    return template.replace(b"@GOVERNOR@", want.encode())
+def unit_text(want: str, cap_mhz: int | None) -> bytes:
+    """The boot unit for this governor, and this cap or none."""
+    template = (Path(__file__).parents[1] / "files" / "units" / UNIT).read_text()
+    cap_khz = str((cap_mhz or 0) * 1000)
+    return template.replace("@GOVERNOR@", want).replace("@CAP_KHZ@", cap_khz).encode()
 
 
 def wrong_policies(found: Cpufreq, want: str) -> list[str]:
@@ -45,6 +47,39 @@ def not_offered(found: Cpufreq, want: str) -> list[str]:
         for p in found.policies
         if not p.offline and want not in p.offered
     ]
+
+
+def capped_khz(policy: Policy, cap_mhz: int) -> int | None:
+    """What scaling_max_freq of a policy comes to under a cap, None for one that is left alone: it
+    never runs faster than the cap, or its CPUs are all offline.
+
+    A driver with fixed steps takes the highest step below the cap.
+    """
+    limit = cap_mhz * 1000
+    if policy.offline or policy.top_khz is None or policy.top_khz <= limit:
+        return None
+    return max((step for step in policy.steps_khz if step <= limit), default=limit)
+
+
+def wrong_caps(found: Cpufreq, cap_mhz: int) -> dict[str, int]:
+    """{policy: the cap that it should have, in kHz} of those that have another one."""
+    wanted = {p: capped_khz(p, cap_mhz) for p in found.policies}
+    return {p.name: khz for p, khz in wanted.items() if khz is not None and p.cap_khz != khz}
+
+
+def not_cappable(found: Cpufreq, cap_mhz: int) -> list[str]:
+    """A sentence for each policy that cannot run as slowly as the cap wants."""
+    return [
+        f"{p.name} runs at {p.bottom_khz // 1000} MHz at least, above clocks.cpu_max_mhz {cap_mhz}"
+        for p in found.policies
+        if p.bottom_khz and not p.offline and p.bottom_khz > cap_mhz * 1000
+    ]
+
+
+def offline_note(found: Cpufreq) -> str | None:
+    """Which policies cannot be set now; the boot unit sets them at the next start."""
+    names = [p.name for p in found.policies if p.offline]
+    return f"skipped, all CPUs offline: {', '.join(names)}" if names else None
 
 
 def other_owners(state: HostState, names: Sequence[str]) -> Services | Unknown:
@@ -128,14 +163,14 @@ def sole_owner(job: Job, rank: int, names: Sequence[str]) -> Commands:
         )
 
 
-def persisted(state: HostState, want: str) -> bool:
-    """Is our boot unit there for this governor, byte for byte, and enabled?"""
+def persisted(state: HostState, want: str, cap_mhz: int | None) -> bool:
+    """Is our boot unit there for this governor and cap, byte for byte, and enabled?"""
     if isinstance(state.files, Unknown) or not isinstance(state.services, Services):
         return False
     own, unit = state.files.get(UNIT_PATH), state.services.asked.get(UNIT)
     return (
         own is not None
-        and own.data == unit_text(want)
+        and own.data == unit_text(want, cap_mhz)
         and unit is not None
         and unit.file_state == "enabled"
     )
@@ -144,7 +179,8 @@ def persisted(state: HostState, want: str) -> bool:
 @operation()
 def governor(job: Job, rank: int, want: str) -> Commands:
     """
-    Run every policy under one governor, and have a boot unit do so again after each start.
+    Run every policy under one governor, and have a boot unit do so again after each start; the cap
+    of the owner's file goes into the same unit.
 
     + job: the run
     + rank: of this host
@@ -152,6 +188,7 @@ def governor(job: Job, rank: int, want: str) -> Commands:
 
     A host without policies is left alone and said so. Undo: the governors found are in the journal.
     """
+    cap_mhz = job.cluster.clocks.cpu_max_mhz
     host = job.hosts[rank]
     state = job.read(host)
     found = state.cpufreq
@@ -161,12 +198,15 @@ def governor(job: Job, rank: int, want: str) -> Commands:
     if not found.supported:
         host.log("unsupported: this host has no CPU frequency policies", log_func=logger.warning)
         return
+    if note := offline_note(found):
+        host.log(note, log_func=logger.warning)
     wrong = wrong_policies(found, want)
-    if not wrong and persisted(state, want):
+    lasting = persisted(state, want, cap_mhz)
+    if not wrong and lasting:
         host.noop(f"{len(found.policies)} CPU frequency policies under {want}")
         return
-    if not persisted(state, want):
-        yield put(UNIT_PATH, unit_text(want), 0o644)
+    if not lasting:
+        yield put(UNIT_PATH, unit_text(want, cap_mhz), 0o644)
         yield StringCommand(quiet("units", "enable", UNIT))
     if wrong:
         before = {p.name: p.governor or "" for p in found.policies}
@@ -176,6 +216,55 @@ def governor(job: Job, rank: int, want: str) -> Commands:
     job.changed(host)
     now = job.read(host)
     left = wrong_policies(now.cpufreq, want) if isinstance(now.cpufreq, Cpufreq) else ["unread"]
-    if left or not persisted(now, want):
+    if left or not persisted(now, want, cap_mhz):
         seen = f"{', '.join(left)} not under {want}" if left else f"{UNIT} is not enabled"
         yield refuse(job, f"{host.name}: {seen} after the change")
+
+
+@operation()
+def capped(job: Job, rank: int) -> Commands:
+    """
+    Hold every policy below the clock of the owner's file; without one nothing is touched.
+
+    + job: the run
+    + rank: of this host
+
+    A cap that is taken out of the owner's file stays in force until the next start, or undo.
+    Undo: the limits found are in the journal.
+    """
+    host = job.hosts[rank]
+    cap_mhz = job.cluster.clocks.cpu_max_mhz
+    if cap_mhz is None:
+        host.noop("no cap is asked for (clocks.cpu_max_mhz)")
+        return
+    found = job.read(host).cpufreq
+    if not isinstance(found, Cpufreq):
+        yield refuse(job, f"{host.name}: CPU clocks {found}")
+        return
+    if not found.supported:
+        host.log("unsupported: this host has no CPU frequency policies", log_func=logger.warning)
+        return
+    wrong = wrong_caps(found, cap_mhz)
+    if not wrong:
+        host.noop(f"{len(found.policies)} CPU frequency policies at or below {cap_mhz} MHz")
+        return
+    before = {p.name: str(p.cap_khz or p.top_khz) for p in found.policies}
+    keep = [setting(f"cpu_max.{name}", before[name], str(khz)) for name, khz in wrong.items()]
+    write = [f"echo {cap_mhz * 1000} > {SYSFS}/{name}/scaling_max_freq" for name in wrong]
+    yield StringCommand(" && ".join([*keep, *write]))
+    job.changed(host)
+    now = job.read(host).cpufreq
+    if not isinstance(now, Cpufreq):
+        yield refuse(job, f"{host.name}: CPU clocks {now} after the change")
+        return
+    left = wrong_caps(now, cap_mhz)
+    above = [p.name for p in now.policies if p.name in left and (p.cap_khz or 0) > left[p.name]]
+    if above:
+        yield refuse(
+            job,
+            f"{host.name}: {', '.join(above)} may run faster than {cap_mhz} MHz after the change; "
+            "see what else writes scaling_max_freq",
+        )
+    elif left:
+        told = f"{', '.join(left)} held below {cap_mhz} MHz by something else (heat?)"
+        host.log(told, log_func=logger.warning)

@@ -9,19 +9,18 @@ from typing import Any
 
 from facts.boot import Boot
 from facts.containers import Containers
-from facts.cpufreq import Cpufreq
 from facts.fabric import Fabric
 from facts.images import Images
 from facts.machine import Machine, Sensor
-from facts.services import Services, Unit
+from facts.services import Services
 from facts.shards import Shards
 from facts.snapshot import HostState, program_sha256
 from facts.unknown import Unknown
 from inventory.schema import BOND_DEVICE, Cluster, Node
 from operations import (
     boot,
+    clock_items,
     comm,
-    cpufreq,
     maintenance,
     memory_items,
     netplan,
@@ -57,12 +56,6 @@ def target(state: HostState, wanted: str) -> Item:
     return judged("host", "boots into", wanted, told, boot.settled(found, wanted) and not why)
 
 
-def described(unit: Unit) -> str:
-    if unit.absent:
-        return "absent"
-    return f"{unit.name} {unit.active}/{unit.file_state or 'no file'}"
-
-
 def service(
     part: str, wanted: str, found: Services | Unknown, asked: str, names: list[str]
 ) -> Item:
@@ -72,7 +65,8 @@ def service(
     if not {*names} <= {*found.asked}:
         return unread(part, asked, wanted, "not in the answer")
     left = services.unsettled(found, [asked], together=names)
-    return judged(part, asked, wanted, "; ".join(left) or described(found.asked[asked]), not left)
+    seen = "; ".join(left) or services.described(found.asked[asked])
+    return judged(part, asked, wanted, seen, not left)
 
 
 def desktop(state: HostState, names: list[str]) -> Iterator[Item]:
@@ -93,41 +87,6 @@ def held(state: HostState, names: list[str]) -> Iterator[Item]:
     told = "restarts services as it likes" if missing else wanted
     good = judged("maintenance", "needrestart", wanted, told, not missing)
     yield good if found.needrestart else replace(good, found="absent")
-
-
-def governor(state: HostState, want: str) -> Iterator[Item]:
-    found = state.cpufreq
-    if not isinstance(found, Cpufreq):
-        yield unread("cpu", "governor", want, found)
-        return
-    if not found.supported:
-        for name in ("governor", "governor at boot"):
-            yield Item("cpu", name, want, "no CPU frequency policies", "unsupported")
-        return
-    wrong = set(cpufreq.wrong_policies(found, want))
-    offline = [p.name for p in found.policies if p.offline]
-    told = [f"{p.name} {p.governor}" for p in found.policies if p.name in wrong]
-    told = told or [f"{want} on {len(found.policies) - len(offline)} policies"]
-    told += [f"{name} offline" for name in offline]
-    yield judged("cpu", "governor", want, ", ".join(told), not wrong)
-    if isinstance(state.files, Unknown) or isinstance(state.services, Unknown):
-        yield unread("cpu", "governor at boot", want, "its boot unit could not be read")
-        return
-    kept = cpufreq.persisted(state, want)
-    seen = f"{cpufreq.UNIT} {'enabled' if kept else 'absent, changed or not enabled'}"
-    yield judged("cpu", "governor at boot", want, seen, kept)
-
-
-def governor_owners(state: HostState, names: list[str]) -> Item:
-    name, wanted = "other governor owners", "none can start"
-    found = cpufreq.other_owners(state, names)
-    if isinstance(found, Unknown):
-        return unread("cpu", name, wanted, found)
-    if isinstance(state.cpufreq, Cpufreq) and not state.cpufreq.supported:
-        return Item("cpu", name, wanted, "no CPU frequency policies", "unsupported")
-    left = cpufreq.owners_left(found)
-    down = [described(unit) for unit in found.asked.values() if not unit.absent]
-    return judged("cpu", name, wanted, "; ".join(left or down) or "none here", not left)
 
 
 def cables(cluster: Cluster, fabric: Fabric) -> Iterator[Item]:
@@ -277,19 +236,19 @@ def clocks(found: Machine) -> Item:
 
 def graphics(found: Machine) -> Iterator[Item]:
     """One line for each GPU; throttling is a drift, a question answered [N/A] is said as such."""
-    if found.gpus_unread:
-        yield unread("machine", "GPU", "not throttled", found.gpus_unread)
-    elif found.gpus is None:
+    if found.gpus.unread:
+        yield unread("machine", "GPU", "not throttled", found.gpus.unread)
+    elif found.gpus.found is None:
         yield Item("machine", "GPU", "not throttled", "no nvidia-smi here", "unsupported")
-    for number, gpu in enumerate(found.gpus or ()):
+    for number, one in enumerate(found.gpus.found or ()):
         name = "GPU" if number == 0 else f"GPU {number}"
-        heat_c = "N/A" if gpu.celsius is None else f"{gpu.celsius:.0f} °C"
-        clock = "N/A" if gpu.sm_mhz is None else f"{gpu.sm_mhz} MHz"
-        seen = f"{gpu.name} {heat_c}, {clock}"
-        if gpu.throttled is None:
+        heat_c = "N/A" if one.celsius is None else f"{one.celsius:.0f} °C"
+        clock = "N/A" if one.sm_mhz is None else f"{one.sm_mhz} MHz"
+        seen = f"{one.name} {heat_c}, {clock}" + (", memory of the host" if one.unified else "")
+        if one.throttled is None:
             yield Item("machine", name, "not throttled", f"{seen}, throttling N/A", "unsupported")
             continue
-        bits = gpu.throttled & THROTTLED
+        bits = one.throttled & THROTTLED
         yield judged(
             "machine", name, "not throttled", seen + (f", throttled ({bits:#x})" if bits else ""),
             not bits,
@@ -324,8 +283,7 @@ def items(
         program(state),
         *desktop(state, settings["services_down"]),
         *held(state, settings["maintenance_held"]),
-        *governor(state, settings["governor"]),
-        governor_owners(state, settings["governor_owners"]),
+        *clock_items.items(cluster, state, settings),
         *network(cluster, node, state),
         *memory_items.items(state, stack, settings["sysctl"]),
         image(state, stack),

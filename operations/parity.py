@@ -56,11 +56,11 @@ def docker_store(found: Machine) -> str | None:
 
 
 def gpu_driver(found: Machine) -> str | None:
-    return ", ".join(sorted({g.driver or "N/A" for g in found.gpus or ()}))
+    return ", ".join(sorted({g.driver or "N/A" for g in found.gpus.found or ()}))
 
 
 def gpu_vbios(found: Machine) -> str | None:
-    return ", ".join(sorted({g.vbios or "N/A" for g in found.gpus or ()}))
+    return ", ".join(sorted({g.vbios or "N/A" for g in found.gpus.found or ()}))
 
 
 def nic_firmware(found: Machine) -> str | None:

@@ -10,13 +10,22 @@ from pyinfra.context import host as this_host
 
 from facts.cpufreq import Cpufreq
 from facts.fabric import Fabric
+from facts.machine import Gpus
 from facts.memory import Memory
 from facts.shards import Shards
 from facts.snapshot import HostState
 from facts.starters import Starters
 from facts.unknown import Unknown
 from inventory.schema import Cluster, Node
-from operations import comm, cpufreq, netplan, oom, resurrection, shards
+from operations import (
+    comm,
+    cpufreq,
+    gpu,
+    netplan,
+    oom,
+    resurrection,
+    shards,
+)
 from operations.job import Commands, Job, refuse, stop_planning
 from operations.pair import foreign, specs
 from stacks.definition import Stack, StackError
@@ -51,8 +60,18 @@ def host_complaints(cluster: Cluster, node: Node, state: HostState, governor: st
         yield f"{node.name}: docker is not installed"
     if isinstance(state.cpufreq, Cpufreq):
         yield from (f"{node.name}: {s}" for s in cpufreq.not_offered(state.cpufreq, governor))
+    yield from (f"{node.name}: {s}" for s in clock_complaints(cluster, state))
     if isinstance(state.fabric, Fabric):
         yield from netplan.complaints(cluster, node, state.fabric)
+
+
+def clock_complaints(cluster: Cluster, state: HostState) -> Iterator[str]:
+    """Clocks of the owner's file that this host cannot run at."""
+    wanted = cluster.clocks
+    if wanted.cpu_max_mhz is not None and isinstance(state.cpufreq, Cpufreq):
+        yield from cpufreq.not_cappable(state.cpufreq, wanted.cpu_max_mhz)
+    if wanted.gpu_mhz is not None and isinstance(found := gpu.seen(state), Gpus):
+        yield from gpu.not_offered(found, wanted.gpu_mhz)
 
 
 def launch_complaints(

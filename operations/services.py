@@ -82,6 +82,12 @@ def unsettled(services: Services, asked: Sequence[str], together: Sequence[str] 
     ]
 
 
+def described(unit: Unit) -> str:
+    if unit.absent:
+        return "absent"
+    return f"{unit.name} {unit.active}/{unit.file_state or 'no file'}"
+
+
 def command(todo: Changes) -> str:
     """The changes as one call: the host keeps states and links in its journal before each."""
     return quiet("units", "down", json.dumps(vars(todo)))

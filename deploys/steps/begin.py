@@ -15,6 +15,7 @@ from facts.snapshot import Ask
 from inventory.schema import Cluster
 from operations import (
     cpufreq,
+    gpu,
     job,
     logind,
     maintenance,
@@ -59,24 +60,25 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
         allowed = ", ".join(one.name for one in known)
         raise PyinfraError(f"stack {stack_name!r} found; {allowed} allowed")
     wanted = [stack] if stack else []
+    gpu_too = cluster.clocks.gpu_mhz is not None and "machine" not in extra
     ask = Ask(
         units=(
             *host_settings()["services_down"],
             *host_settings()["governor_owners"],
             *host_settings()["maintenance_held"],
-            cpufreq.UNIT,
+            *(cpufreq.UNIT, gpu.UNIT),
         ),
         images=tuple(one.image_reference for one in wanted if not one.unlocked),
         shards=tuple(
             (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted
         ),
         files=(
-            *(cpufreq.UNIT_PATH, program.UNDO_COMMAND, sysctl.PATH, logind.PATH),
-            maintenance.NEEDRESTART,
+            *(cpufreq.UNIT_PATH, gpu.UNIT_PATH, program.UNDO_COMMAND),
+            *(sysctl.PATH, logind.PATH, maintenance.NEEDRESTART),
         ),
         words=resurrection.stack_words(known),
         sysctl=tuple(host_settings()["sysctl"]),
-        extra=extra,
+        extra=(*extra, "gpu") if gpu_too else extra,
     )
     return job.start(name, host, cluster, stack, known, ask)
 

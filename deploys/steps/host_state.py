@@ -10,6 +10,7 @@ from deploys.steps.begin import full_read, host_settings
 from operations import (
     boot,
     cpufreq,
+    gpu,
     images,
     job,
     logind,
@@ -25,7 +26,7 @@ from stacks.definition import Stack
 
 @deploy("Host")
 def harmless(run: Job, rank: int) -> None:
-    """Updates held, boot target, desktop, governor: nothing here touches a running engine."""
+    """Updates held, boot target, desktop, clocks: nothing here touches a running engine."""
     settings = host_settings()
     program.installed(job=run, rank=rank, name="On-host program installed")
     job.barrier(job=run, title="Updates held", name="Stage: Updates held")
@@ -48,6 +49,8 @@ def harmless(run: Job, rank: int) -> None:
     cpufreq.governor(
         job=run, rank=rank, want=settings["governor"], name="CPU governor on every policy"
     )
+    cpufreq.capped(job=run, rank=rank, name="CPU clock cap on every policy")
+    gpu.locked(job=run, rank=rank, name="GPU clocks locked")
     sysctl.converged(
         job=run, rank=rank, want=settings["sysctl"], name="Kernel settings of the engine stacks"
     )

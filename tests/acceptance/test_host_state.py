@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+from inventory.schema import Cluster
 from tests.acceptance.look import read, units
 
 # Written out here and not taken from files/units: what an owner would look for on the host.
 GOVERNOR_UNIT = "spark-converge-governor.service"
+GPU_UNIT = "spark-converge-gpu-clocks.service"
 # Names that NCCL, PyTorch and vLLM leave behind.
 SEGMENTS = ("psm_*", "sem.*", "torch_*", "mp-*", "vllm*")
 
@@ -55,6 +57,31 @@ def test_every_cpu_policy_runs_under_the_wanted_governor(
 
 def test_governor_is_set_again_at_every_boot(host: Host) -> None:
     assert units(host, (GOVERNOR_UNIT,))[GOVERNOR_UNIT].file == "enabled"
+
+
+def test_no_cpu_may_run_faster_than_the_owner_allows(host: Host, cluster: Cluster) -> None:
+    cap_mhz = cluster.clocks.cpu_max_mhz
+    if cap_mhz is None:
+        pytest.skip("no clocks.cpu_max_mhz in the owner's file")
+    files = "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq"
+    limits = dict(
+        line.split(":", 1) for line in read(host, f"grep -sH . {files} || true").splitlines()
+    )
+    if not limits:
+        pytest.skip("unsupported: this host has no CPU frequency policies")
+    assert {path: khz for path, khz in limits.items() if int(khz) > cap_mhz * 1000} == {}
+
+
+def test_gpu_clocks_were_locked_since_the_start(host: Host, cluster: Cluster) -> None:
+    """What a GPU is locked to cannot be read; what set it can."""
+    if cluster.clocks.gpu_mhz is None:
+        pytest.skip("no clocks.gpu_mhz in the owner's file")
+    if not host.exists("nvidia-smi"):
+        pytest.skip("unsupported: no nvidia-smi on this host")
+    found = units(host, (GPU_UNIT,))[GPU_UNIT]
+    assert (found.file, found.active) == ("enabled", "active")
+    low, high = cluster.clocks.gpu_mhz
+    assert f"--lock-gpu-clocks={low},{high} " in read(host, f"systemctl cat {GPU_UNIT}")
 
 
 def test_nothing_else_can_set_the_governor(host: Host, settings: dict[str, Any]) -> None:

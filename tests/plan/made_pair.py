@@ -18,7 +18,16 @@ import yaml
 from deploys.steps.begin import host_settings
 from facts.snapshot import HostState, program_sha256, state_of
 from inventory.schema import Cluster
-from operations import cpufreq, logind, maintenance, netplan, program, shards, sysctl
+from operations import (
+    cpufreq,
+    gpu,
+    logind,
+    maintenance,
+    netplan,
+    program,
+    shards,
+    sysctl,
+)
 from operations.netplan_files import PATH
 from operations.pair import specs
 from stacks.definition import Stack, load, names
@@ -33,6 +42,17 @@ CRONTAB = (
     "# m h  dom mon dow   command\n#\n# Spark pair, inference lane.\n\n"
     f"{WATCHDOG}\n17 4 * * 0 /usr/bin/find /var/tmp -name 'bench-*.json' -mtime +60 -delete\n"
 )
+# What nvidia-smi says of a Spark's GPU at rest; it has no memory of its own.
+GPU = {
+    "name": "NVIDIA GB10",
+    "driver_version": "580.95.05",
+    "vbios_version": "9A.0B.17.00.00",
+    "temperature.gpu": "52",
+    "clocks.sm": "2411",
+    "clocks_event_reasons.active": "0x0000000000000001",
+    "clocks.max.sm": "3003",
+    "memory.total": "[N/A]",
+}
 PORTS = ("enp1s0f0np0", "enp1s0f1np1")
 # asked name -> canonical name, active, file state, triggers; as found on the lab's `fresh`
 DESKTOP: dict[str, tuple[str, str, str, str]] = {
@@ -276,7 +296,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
                 **{asked: unit(*found) for asked, found in DESKTOP.items()},
                 **{name: update_unit(name, *found) for name, found in UPDATES.items()},
                 **{name: absent_unit(name) for name in UPDATES_ABSENT},
-                cpufreq.UNIT: absent_unit(cpufreq.UNIT),
+                **{name: absent_unit(name) for name in (cpufreq.UNIT, gpu.UNIT)},
                 **{name: absent_unit(name) for name in host_settings()["governor_owners"]},
                 PROFILES: unit(PROFILES, "inactive", "disabled")
                 | {"starters": ["D-Bus as power-profiles-daemon.service"]},
@@ -333,10 +353,11 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "containers": {"installed": True, "containers": [old_rank(dsf)]},
         "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},
         "shards": {shards.directory(one, wanted.model_dir): "unverified" for one in (lab, dsf)},
+        "gpu": {"gpus": [dict(GPU)]},
         "files": dict.fromkeys(
             (
-                *(cpufreq.UNIT_PATH, program.UNDO_COMMAND, sysctl.PATH, logind.PATH),
-                maintenance.NEEDRESTART,
+                *(cpufreq.UNIT_PATH, gpu.UNIT_PATH, program.UNDO_COMMAND),
+                *(sysctl.PATH, logind.PATH, maintenance.NEEDRESTART),
             )
         ),
         "program": {"sha256": None},
@@ -361,9 +382,16 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     for name in TRIGGERS:
         made["services"]["triggers"][name] = unit(name, "inactive", "disabled")
     governor = host_settings()["governor"]
-    for policy in made["cpufreq"]["policies"].values():
-        policy["governor"] = governor
-    made["files"][cpufreq.UNIT_PATH] = file_of(cpufreq.unit_text(governor), 0o644)
+    for one in made["cpufreq"]["policies"].values():
+        one["governor"] = governor
+    cap_mhz = wanted.clocks.cpu_max_mhz
+    made["files"][cpufreq.UNIT_PATH] = file_of(cpufreq.unit_text(governor, cap_mhz), 0o644)
+    if cap_mhz:
+        for one in made["cpufreq"]["policies"].values():
+            one["cap_khz"] = cap_mhz * 1000
+    if wanted.clocks.gpu_mhz:
+        made["files"][gpu.UNIT_PATH] = file_of(gpu.unit_text(wanted.clocks.gpu_mhz), 0o644)
+        made["services"]["units"][gpu.UNIT] = unit(gpu.UNIT, "active", "enabled")
     settings = host_settings()["sysctl"]
     made["sysctl"]["values"] = {key: str(value) for key, value in settings.items()}
     made["files"][sysctl.PATH] = file_of(sysctl.text(settings), 0o644)

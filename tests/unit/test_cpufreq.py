@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +18,15 @@ from facts.unknown import Unknown
 from operations.cpufreq import (
     UNIT,
     UNIT_PATH,
+    not_cappable,
     not_offered,
+    offline_note,
     other_owners,
     owner_changes,
     owners_left,
     persisted,
     unit_text,
+    wrong_caps,
     wrong_policies,
 )
 from operations.services import Changes
@@ -97,36 +104,38 @@ ENABLED = unit(UNIT, "active", "enabled")
 
 
 def test_the_setting_lasts_only_with_the_units_bytes_enabled() -> None:
-    own = file_of(unit_text("schedutil"), 0o644)
-    assert persisted(state(own, ENABLED), "schedutil")
-    assert not persisted(state(None, ENABLED), "schedutil")
-    assert not persisted(state(file_of(unit_text("schedutil") + b"#"), ENABLED), "schedutil")
-    assert not persisted(state(own, unit(UNIT, "active", "disabled")), "schedutil")
-    assert not persisted(state(own, absent_unit(UNIT)), "schedutil")
+    own = file_of(unit_text("schedutil", None), 0o644)
+    assert persisted(state(own, ENABLED), "schedutil", None)
+    assert not persisted(state(None, ENABLED), "schedutil", None)
+    assert not persisted(
+        state(file_of(unit_text("schedutil", None) + b"#"), ENABLED), "schedutil", None
+    )
+    assert not persisted(state(own, unit(UNIT, "active", "disabled")), "schedutil", None)
+    assert not persisted(state(own, absent_unit(UNIT)), "schedutil", None)
 
 
 def test_a_boot_unit_for_another_governor_is_not_the_wanted_one() -> None:
-    own = file_of(unit_text("schedutil"), 0o644)
-    assert not persisted(state(own, ENABLED), "powersave")
-    assert persisted(state(file_of(unit_text("powersave")), ENABLED), "powersave")
+    own = file_of(unit_text("schedutil", None), 0o644)
+    assert not persisted(state(own, ENABLED), "powersave", None)
+    assert persisted(state(file_of(unit_text("powersave", None)), ENABLED), "powersave", None)
 
 
 def test_an_unread_host_has_no_lasting_setting() -> None:
-    assert not persisted(state_of({}), "schedutil")
-    own = {"files": {UNIT_PATH: file_of(unit_text("schedutil"))}}
-    assert not persisted(state_of(own), "schedutil")
+    assert not persisted(state_of({}), "schedutil", None)
+    own = {"files": {UNIT_PATH: file_of(unit_text("schedutil", None))}}
+    assert not persisted(state_of(own), "schedutil", None)
 
 
 @pytest.mark.parametrize("want", ["schedutil", "powersave"])
 def test_the_boot_unit_sets_the_governor_that_is_wanted_and_no_other(want: str) -> None:
-    text = unit_text(want).decode()
+    text = unit_text(want, None).decode()
     assert f'do echo {want} > "$p"' in text
     assert "@" not in text
     assert want == "schedutil" or "schedutil" not in text
 
 
 def test_the_boot_unit_comes_after_every_known_owner_and_after_the_target_they_wait_for() -> None:
-    text = unit_text("schedutil").decode()
+    text = unit_text("schedutil", None).decode()
     after = {word for line in text.splitlines() for word in line.partition("After=")[2].split()}
     assert after >= {*host_settings()["governor_owners"], "multi-user.target"}
 
@@ -224,3 +233,78 @@ def test_unread_services_are_not_taken_for_the_absence_of_owners() -> None:
     assert isinstance(other_owners(state_of({}), OWNERS), Unknown)
     unread = state_of({"services": {"units": {}, "triggers": {}}, "cpufreq": {"unknown": "why"}})
     assert str(other_owners(unread, OWNERS)) == "unknown (why)"
+
+
+# Caps
+
+
+def capped(**policies: dict[str, Any]) -> Cpufreq:
+    """policy -> what differs from a large core of a Spark, which has no cap of its own."""
+    return parse(
+        {
+            "policies": {name: policy("0") | changes for name, changes in policies.items()},
+            "writers": {"units": {}, "triggers": {}},
+            "profile": None,
+        }
+    )
+
+
+def test_a_policy_above_or_below_the_wanted_cap_has_a_wrong_one() -> None:
+    found = capped(policy0={}, policy1={"cap_khz": 3300000}, policy2={"cap_khz": 1000000})
+    assert wrong_caps(found, 3300) == {"policy0": 3300000, "policy2": 3300000}
+
+
+def test_small_cores_that_never_run_that_fast_are_left_alone() -> None:
+    small = {"cap_khz": 2808000, "top_khz": 2808000}
+    assert wrong_caps(capped(policy0=small, policy10={}), 3300) == {"policy10": 3300000}
+    assert wrong_caps(capped(policy0={}), 3900) == {}, "a cap is never above what the CPU can do"
+
+
+def test_a_driver_with_steps_comes_to_the_step_below_the_cap() -> None:
+    steps = {"steps_khz": [338000, 1976000, 3900000]}
+    assert wrong_caps(capped(policy0=steps), 3300) == {"policy0": 1976000}
+    assert wrong_caps(capped(policy0=steps | {"cap_khz": 1976000}), 3300) == {}
+
+
+def test_c05_a_policy_that_is_offline_has_no_wrong_cap_and_is_named() -> None:
+    found = capped(policy0={"cap_khz": 3300000}, policy1={"online_cpus": "", "cap_khz": None})
+    assert wrong_caps(found, 3300) == {}
+    assert offline_note(found) == "skipped, all CPUs offline: policy1"
+    assert offline_note(capped(policy0={})) is None
+
+
+def test_a_cap_below_what_the_cpu_can_do_is_said() -> None:
+    assert not_cappable(capped(policy0={}), 300) == [
+        "policy0 runs at 338 MHz at least, above clocks.cpu_max_mhz 300"
+    ]
+    assert not_cappable(capped(policy0={}), 338) == []
+
+
+def test_a_boot_unit_for_another_cap_is_not_the_wanted_one() -> None:
+    own = state(file_of(unit_text("schedutil", 3300), 0o644), ENABLED)
+    assert persisted(own, "schedutil", 3300)
+    assert not persisted(own, "schedutil", 3000)
+    assert not persisted(own, "schedutil", None)
+
+
+@pytest.mark.parametrize(
+    ("cap_mhz", "limits"), [(None, ["3900000", "2808000"]), (3300, ["3300000", "2808000"])]
+)
+def test_the_boot_unit_sets_governor_and_cap_of_the_policies_that_take_them(
+    tmp_path: Path, cap_mhz: int | None, limits: list[str]
+) -> None:
+    """Its own commands on a folder that stands for sysfs; policy2 has its CPUs offline."""
+    for name, top in (("policy0", "3900000"), ("policy1", "2808000")):
+        (tmp_path / name).mkdir()
+        for file, text in (("scaling_governor", "performance"), ("cpuinfo_max_freq", top)):
+            (tmp_path / name / file).write_text(text + "\n")
+        (tmp_path / name / "scaling_max_freq").write_text(top + "\n")
+    (tmp_path / "policy2" / "scaling_governor").mkdir(parents=True)
+    text = unit_text("schedutil", cap_mhz).decode().replace("/sys/devices/system/cpu/cpufreq", "{}")
+    for command in re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE):
+        subprocess.run(
+            shlex.split(command.replace("{}", str(tmp_path))), check=True, capture_output=True
+        )
+    found = [tmp_path / name for name in ("policy0", "policy1")]
+    assert [(p / "scaling_governor").read_text() for p in found] == ["schedutil\n"] * 2
+    assert [(p / "scaling_max_freq").read_text().strip() for p in found] == limits

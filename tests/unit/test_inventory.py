@@ -159,6 +159,33 @@ def test_without_a_bond_the_first_interface_carries_the_address(tmp_path: Path) 
 # What is put in place of what, and the one line that comes of it.
 MISTAKES = [
     (
+        "stack: lab",
+        "clocks: {cpu_max_mhz: fast}\nstack: lab",
+        "19: clocks.cpu_max_mhz: 'fast' found; whole MHz, 100 to 6000, allowed",
+    ),
+    (
+        "stack: lab",
+        "clocks: {gpu_mhz: [2450, 300]}\nstack: lab",
+        "19: clocks.gpu_mhz: [2450, 300] found; the lowest clock first, then the highest, expected",
+    ),
+    (
+        "stack: lab",
+        "clocks: {gpu_mhz: 2450}\nstack: lab",
+        "19: clocks.gpu_mhz: 2450 found; the lowest and the highest clock in whole MHz, "
+        "100 to 6000, allowed",
+    ),
+    (
+        "stack: lab",
+        "clocks: {gpu_mhz: [300, 24500]}\nstack: lab",
+        "19: clocks.gpu_mhz[1]: 24500 found; the lowest and the highest clock in whole MHz, "
+        "100 to 6000, allowed",
+    ),
+    (
+        "stack: lab",
+        "clocks: {gpu_max: 2450}\nstack: lab",
+        "19: clocks.gpu_max: unknown key; did you mean gpu_mhz?",
+    ),
+    (
         "user: milo",
         "user: Milo Smith",
         "3: ssh.user: 'Milo Smith' found; a Linux user name allowed",

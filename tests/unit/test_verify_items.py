@@ -17,6 +17,7 @@ from operations.items import graphics, heat, hottest, items
 from operations.netplan_files import PATH
 from stacks.definition import Stack
 from tests.plan.made_pair import (
+    GPU,
     PORTS,
     UPDATES,
     WATCHDOG,
@@ -40,16 +41,7 @@ MACHINE: dict[str, Any] = {
     "cpus": 20,
     "docker_limits": {"memlock": "8388608", "nofile": "1048576"},
     "docker": {"version": "28.3.3", "driver": "overlay2", "store": "docker"},
-    "gpus": [
-        {
-            "name": "NVIDIA GB10",
-            "driver_version": "580.95.05",
-            "vbios_version": "9A.0B.17.00.00",
-            "temperature.gpu": "52",
-            "clocks.sm": "2411",
-            "clocks_event_reasons.active": "0x0000000000000001",
-        }
-    ],
+    "gpus": [dict(GPU)],
     "nic_firmware": {"rocep1s0f0": "28.45.4028"},
     "zones": [
         {"name": "acpitz", "celsius": 55.0, "passive_celsius": None, "critical_celsius": 104.0},
@@ -396,7 +388,7 @@ def gpu_line(**answers: str) -> Item:
 def test_f07_gpu_answers_that_are_not_available_are_no_error() -> None:
     """Field case F07: GB10 says [N/A] for some fields."""
     line = gpu_line(temperature__gpu="[N/A]", clocks__sm="Not Supported", driver_version="")
-    assert line.found == "NVIDIA GB10 N/A, N/A"
+    assert line.found == "NVIDIA GB10 N/A, N/A, memory of the host"
     assert line.verdict == "ok"
     assert gpu_line(clocks_event_reasons__active="[N/A]").verdict == "unsupported"
 

@@ -10,13 +10,11 @@ import json
 import os
 from typing import Any
 
+import gpu
 from run import read, run
 
 # A driver that hangs must not hold up the others' answer.
 PROBE_S = 10
-GPU_FIELDS = (
-    "name,driver_version,vbios_version,temperature.gpu,clocks.sm,clocks_event_reasons.active"
-)
 
 
 def docker() -> dict[str, Any]:
@@ -38,20 +36,6 @@ def docker() -> dict[str, Any]:
         # The containerd image store names its snapshotter here; the classic one says nothing.
         "store": "containerd" if any("containerd" in value for value in store) else "docker",
     }
-
-
-def gpus() -> list[dict[str, str]] | dict[str, str] | None:
-    """One dict of GPU_FIELDS for each GPU; None without nvidia-smi. GB10 answers [N/A] to some."""
-    status, out, err = run(
-        ["nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits"], PROBE_S
-    )
-    if status == 127:
-        return None
-    if status:
-        return {"unread": (err or out).strip() or f"nvidia-smi: exit status {status}"}
-    names = GPU_FIELDS.split(",")
-    rows = [[word.strip() for word in line.split(",")] for line in out.splitlines() if line.strip()]
-    return [dict(zip(names, row)) for row in rows if len(row) == len(names)]
 
 
 def docker_limits() -> dict[str, str] | None:
@@ -152,7 +136,7 @@ def section(_: dict[str, Any]) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "docker": docker(),
         "docker_limits": docker_limits(),
-        "gpus": gpus(),
+        "gpus": gpu.gpus(),
         "nic_firmware": nics(),
         "zones": zones(),
         "hwmon": hwmon(),
