@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import io
 import itertools
 import json
@@ -281,11 +282,12 @@ def test_changes_wait_for_each_other_and_not_for_ever(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "LOCK_S", 0.2)
-    with (
-        journal.alone(),
-        pytest.raises(journal.Failed, match="another spark-host"),
-        journal.alone(),
-    ):
-        pass
     with journal.alone():
-        pass
+        put(disk / "a", b"one\n")  # the same process may
+    other = os.open(Path(journal.ROOT).parent, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(journal.Failed, match="another spark-host"):
+        put(disk / "a", b"two\n")
+    os.close(other)
+    put(disk / "a", b"three\n")
+    assert (disk / "a").read_bytes() == b"three\n"

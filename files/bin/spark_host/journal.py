@@ -62,19 +62,26 @@ def make_folder(folder: str, mode: int) -> None:
     sync_folder(os.path.dirname(folder))
 
 
+_locks: list[int] = []  # the descriptor that holds the lock, while this process has it
+
+
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Only one program changes this host at a time; raises Failed when another does not end.
+    """One process changes this host at a time; raises Failed when another one does not end.
 
     What a killed run had asked for goes on here while the next run already asks for more.
     """
+    if _locks:
+        yield
+        return
     folder = os.path.dirname(ROOT)
     make_folder(folder, 0o755)
-    with open(f"{folder}/lock", "w") as lock:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
         deadline = time.monotonic() + LOCK_S
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
@@ -83,7 +90,11 @@ def alone() -> Iterator[None]:
                         "spark_host`, end it, then run this again"
                     ) from None
                 time.sleep(0.1)
+        _locks.append(fd)
         yield
+    finally:
+        _locks.clear()
+        os.close(fd)
 
 
 def missing_folders(path: str) -> list[str]:
@@ -206,11 +217,12 @@ def record(path: str, found: dict[str, Any], then: dict[str, Any], tag: str | No
 
 def setting(name: str, value: str, ours: str) -> None:
     """Keep how a setting was found (the first value wins) and what it is set to now."""
-    entry = load("settings", name)
-    if entry is None:
-        entry = {"name": name, "value": value, "saved_at": utc(), "ours": []}
-    entry["ours"] = [v for v in entry["ours"] if v != ours] + [ours]
-    store("settings", name, entry)
+    with alone():
+        entry = load("settings", name)
+        if entry is None:
+            entry = {"name": name, "value": value, "saved_at": utc(), "ours": []}
+        entry["ours"] = [v for v in entry["ours"] if v != ours] + [ours]
+        store("settings", name, entry)
 
 
 def put(path: str, mode: int, owner: tuple[int, int], data: bytes, tag: str | None = None) -> None:
@@ -222,17 +234,19 @@ def put(path: str, mode: int, owner: tuple[int, int], data: bytes, tag: str | No
         "gid": owner[1],
         "b64": base64.b64encode(data).decode(),
     }
-    record(path, content(path), then, tag)
-    make_folder(os.path.dirname(path), 0o755)
-    write(path, data, mode, owner)
+    with alone():
+        record(path, content(path), then, tag)
+        make_folder(os.path.dirname(path), 0o755)
+        write(path, data, mode, owner)
 
 
 def remove(path: str) -> None:
     """Keep the original, then take the file away."""
-    record(path, content(path), ABSENT)
-    if os.path.lexists(path):
-        os.unlink(path)
-        sync_folder(os.path.dirname(path))
+    with alone():
+        record(path, content(path), ABSENT)
+        if os.path.lexists(path):
+            os.unlink(path)
+            sync_folder(os.path.dirname(path))
 
 
 def entries() -> list[dict[str, Any]]:
@@ -260,15 +274,12 @@ def main(argv: list[str]) -> dict[str, Any]:
         text = sys.stdin.read()
         if not text.endswith("\n"):  # of a sender that is gone
             raise ValueError("the input was cut short; nothing was written")
-        with alone():
-            put(path, int(mode, 8), (int(uid), int(gid)), base64.b64decode(text), *tag)
+        put(path, int(mode, 8), (int(uid), int(gid)), base64.b64decode(text), *tag)
     elif action == "remove":
-        with alone():
-            remove(rest[0])
+        remove(rest[0])
     elif action == "setting":
-        with alone():
-            for name, value, ours in zip(rest[::3], rest[1::3], rest[2::3]):
-                setting(name, value, ours)
+        for name, value, ours in zip(rest[::3], rest[1::3], rest[2::3]):
+            setting(name, value, ours)
     elif action == "list":
         return {"entries": entries()}
     else:

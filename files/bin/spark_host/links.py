@@ -83,13 +83,14 @@ def settle(units: Collection[str] | None = None) -> None:
 @contextlib.contextmanager
 def watched(units: Collection[str]) -> Iterator[None]:
     """Journal all links that are made or removed inside, also when that is cut short."""
-    left = pending()
-    if left is not None:
-        settle(left["units"])
-    journal.make_folder(journal.ROOT, 0o700)
-    record = json.dumps({"units": list(units), "links": scan()})
-    journal.write(pending_path(), record.encode(), 0o600)
-    try:
-        yield
-    finally:
-        settle()
+    with journal.alone():
+        left = pending()
+        if left is not None:
+            settle(left["units"])
+        journal.make_folder(journal.ROOT, 0o700)
+        record = json.dumps({"units": list(units), "links": scan()})
+        journal.write(pending_path(), record.encode(), 0o600)
+        try:
+            yield
+        finally:
+            settle()

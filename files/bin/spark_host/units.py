@@ -174,11 +174,10 @@ def default(target: str) -> dict[str, Any]:
 def main(argv: list[str]) -> dict[str, Any]:
     """down JSON; enable UNIT; default TARGET"""
     action, word = argv
-    with journal.alone():
-        if action == "down":
-            return down(json.loads(word))
-        if action == "enable":
-            return enable(word)
-        if action == "default":
-            return default(word)
+    if action == "down":
+        return down(json.loads(word))
+    if action == "enable":
+        return enable(word)
+    if action == "default":
+        return default(word)
     raise ValueError(f"unknown action {action}")
