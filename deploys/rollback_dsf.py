@@ -21,7 +21,7 @@ rank = host.data.rank
 stack = run.stack
 assert stack is not None  # noqa: S101 - begin() refuses an unknown name
 
-preflight_checks(run=run, launches=True)
+preflight_checks(run=run, launches=True, settles=False)
 program.installed(job=run, rank=rank, name="On-host program installed")
 pinned(run=run, rank=rank, stack=stack)
 hold_watchdogs(run=run, rank=rank, for_good=False)

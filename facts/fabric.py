@@ -81,6 +81,7 @@ class Fabric:
     default_interfaces: tuple[str, ...]
     profiles: tuple[Profile, ...] = ()
     control_address: str | None = None
+    control_device: str | None = None
     hostname: str = ""
     loopback_names: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -161,6 +162,7 @@ def parse(section: Section) -> Fabric:
         default_interfaces=tuple(section["default_interfaces"]),
         profiles=tuple(Profile(p, t) for p, t in sorted(section.get("profiles", {}).items())),
         control_address=section.get("control_address"),
+        control_device=section.get("control_device"),
         hostname=section.get("hostname", ""),
         loopback_names=tuple(section.get("loopback_names", ())),
         tools=tuple(section.get("tools", ())),

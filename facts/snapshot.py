@@ -38,6 +38,7 @@ from facts import (
     maintenance,
     memory,
     oom,
+    reach,
     services,
     shards,
     starters,
@@ -90,6 +91,7 @@ class HostState:
     crontab: crontab.Crontabs | Unknown
     starters: starters.Starters | Unknown
     maintenance: maintenance.Maintenance | Unknown
+    reach: reach.Reach | Unknown
     containers: containers.Containers | Unknown
     images: images.Images | Unknown
     shards: shards.Shards | Unknown
@@ -152,6 +154,7 @@ def state_of(answer: object) -> HostState:
         crontab=parsed(part.get("crontab"), crontab.parse),
         starters=parsed(part.get("starters"), starters.parse),
         maintenance=parsed(part.get("maintenance"), maintenance.parse),
+        reach=parsed(part.get("reach"), reach.parse),
         containers=parsed(part.get("containers"), containers.parse),
         images=parsed(part.get("images"), images.parse),
         shards=parsed(part.get("shards"), shards.parse),

@@ -159,6 +159,11 @@ def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
             f"fabric ({', '.join(held)}); connect to the management address (address in the "
             "owner's file)"
         )
+    elif fabric.control_device in ours:
+        said.append(
+            f"{node.name}: answers on the control connection leave over the fabric "
+            f"({fabric.control_device}); route to this machine over the management link"
+        )
     if why_not_converged(cluster, node, fabric):
         said += [f"{node.name}: {risk}" for risk in risks(ours, fabric)]
         said += [f"{node.name}: {why}" for why in _left_alone(cluster, node, fabric)]

@@ -23,6 +23,7 @@ from operations import (
     gpu,
     netplan,
     oom,
+    reach,
     resurrection,
     shards,
 )
@@ -34,7 +35,7 @@ from stacks.render import check_pair
 # Parts of a host's state without which no job can decide anything.
 NEEDED = (
     *("boot", "services", "cpufreq", "fabric", "memory", "sysctl", "logind", "oom"),
-    *("crontab", "starters", "maintenance", "containers"),
+    *("crontab", "starters", "maintenance", "reach", "containers"),
 )
 
 
@@ -98,7 +99,7 @@ def launch_complaints(
         yield from (f"{node.name}: {s}" for s in resurrection.refusals(state.starters))
 
 
-def complaints(job: Job, governor: str, launches: bool) -> list[str]:
+def complaints(job: Job, governor: str, launches: bool, settles: bool = True) -> list[str]:
     """All complaints about all hosts; reads every reachable host once."""
     absent = absent_hosts(job)
     said = list(absent)
@@ -111,6 +112,8 @@ def complaints(job: Job, governor: str, launches: bool) -> list[str]:
     states = job.states()
     for node, state in zip(job.cluster.nodes, states, strict=True):
         said += host_complaints(job.cluster, node, state, governor)
+        if settles:
+            said += reach.complaints(job.cluster, node, state)
         if job.stack is not None and launches:
             said += launch_complaints(job.cluster, node, state, job.stack, job.known)
     read = not any(isinstance(state.fabric, Unknown) for state in states)  # else it is said above
@@ -139,15 +142,16 @@ def advise(job: Job, launches: bool) -> None:
 
 
 @operation()
-def passed(job: Job, governor: str, launches: bool) -> Commands:
+def passed(job: Job, governor: str, launches: bool, settles: bool) -> Commands:
     """
     Refuse the whole run, on every host, when anything about any host forbids it.
 
     + job: the run
     + governor: that shall be set
     + launches: whether a stack is to be started
+    + settles: whether the hosts are brought to their wanted state, desktop and avahi down
     """
-    said = complaints(job, governor, launches)
+    said = complaints(job, governor, launches, settles)
     if not said:
         if not job.executing and this_host.name == job.hosts[0].name:
             advise(job, launches)

@@ -106,14 +106,18 @@ def quiet_s(usual: int) -> int:
 
 
 @deploy("Preflight")
-def preflight_checks(run: Job, launches: bool) -> None:
-    """All complaints about all hosts, before anything is changed anywhere."""
+def preflight_checks(run: Job, launches: bool, settles: bool = True) -> None:
+    """All complaints about all hosts, before anything is changed anywhere.
+
+    settles: the hosts themselves are brought to their wanted state too.
+    """
     # No barrier yet: the preflight itself says which host is missing, and why the others wait.
     job.milestone(job=run, title="Preflight", name="Stage: Preflight")
     preflight.passed(
         job=run,
         governor=host_settings()["governor"],
         launches=launches,
+        settles=settles,
         name="Nothing forbids this job on any host",
     )
     job.barrier(job=run, title="Program", name="Passed on all hosts")

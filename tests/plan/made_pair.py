@@ -349,6 +349,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
             "installed": True,
         },
         "maintenance": {"busy": [], "needrestart": True},
+        "reach": {"wifi": []},
         "starters": {"units": [], "scripts": [], "at_jobs": []},
         "containers": {"installed": True, "containers": [old_rank(dsf)]},
         "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +79,28 @@ def executed_nothing(run: Run, *hosts: str) -> None:
         assert run.commands(host)
 
 
+def test_a_name_that_avahi_answers_for_is_refused_beforehand(pair: Made, tmp_path: Path) -> None:
+    """Rollback leaves avahi as it is, and is not kept from the old stack by a name."""
+    config = tmp_path / "ssh_config"
+    config.write_text("Host spark-head\n  HostName spark-head.local\n")
+    made = pair(ssh={"user": "ci", "config_file": str(config)})
+    made.data["head"] = {**made.data["head"], "address": "spark-head"}
+    run = made.run("prepare", "-y", "--debug")
+    is_refused(run)
+    (said,) = run.refusal()
+    assert said.startswith(f"spark1: spark-head.local found (HostName in {config});")
+    executed_nothing(run, "spark1", "spark2")
+    assert made.plan("rollback_dsf").status == 0
+
+
+def wifi_of_a_session(pair: Pair) -> None:
+    found = pair.snapshots[1]
+    found["reach"]["wifi"] = [
+        {"device": "wl0", "name": "Home", "uuid": "u", "users": "", "secret_flags": [1]}
+    ]
+    found["fabric"]["default_interfaces"] = ["wl0"]
+
+
 CASES: list[tuple[Callable[[Pair], None], list[str]]] = [
     (
         mixed_file,
@@ -107,6 +130,15 @@ CASES: list[tuple[Callable[[Pair], None], list[str]]] = [
             "spark2: earlyoom (pid 812) would end lab: it acts below 1450 MiB available, the "
             "loaded stack leaves about 1400 MiB; lower -M in /etc/default/earlyoom line 2 and "
             "restart earlyoom"
+        ],
+    ),
+    (
+        wifi_of_a_session,
+        [
+            "spark2: its management link wl0 (Home) has its Wi-Fi secret in a user's session, "
+            "which ends with the desktop; keep it with the system first: sudo nmcli --ask "
+            "connection modify Home connection.permissions '' 802-11-wireless-security.psk-flags 0 "
+            "802-11-wireless-security.psk SECRET"
         ],
     ),
     (no_model, ["spark2: no model directory /srv/models/lab (model_dir in the owner's file)"]),
@@ -157,7 +189,7 @@ def test_prepare_minds_only_what_concerns_the_hosts(pair: Made) -> None:
     run = made.plan("prepare")
     is_refused(run)
     assert not any("grafana" in line or "no model directory" in line for line in run.refusal())
-    assert len(run.refusal()) == 4
+    assert len(run.refusal()) == 5
 
 
 @pytest.mark.parametrize("arguments", [("--dry",), ("-y", "--debug")])

@@ -24,6 +24,7 @@ import crontab
 import logind
 import maintenance
 import oom
+import reach
 import shards
 import shm
 import starters
@@ -129,9 +130,9 @@ def profiles() -> dict[str, str]:
     return found
 
 
-def control_address() -> str | None:
-    """Where the SSH connection that runs this comes in: sudo keeps it out of our environment, so
-    it is looked for in that of our parents. None when there is no such connection."""
+def control() -> list[str] | None:
+    """[client, its port, server, its port] of the SSH connection that runs this: sudo keeps it out
+    of our environment, so it is looked for in that of our parents. None without one."""
     pid = os.getpid()
     while pid > 1:
         try:
@@ -142,9 +143,16 @@ def control_address() -> str | None:
         except OSError:
             return None
         for word in words:
-            if word.startswith(b"SSH_CONNECTION="):  # client, its port, server, its port
-                return word.decode().split("=", 1)[1].split()[2]
+            if word.startswith(b"SSH_CONNECTION="):
+                return word.decode().split("=", 1)[1].split()
     return None
+
+
+def device_to(address: str) -> str | None:
+    """The device that packets to an address leave by."""
+    code, out, _err = run(["ip", "-j", "route", "get", address])
+    routes = json.loads(out) if code == 0 and out.strip() else []
+    return next((route["dev"] for route in routes if "dev" in route), None)
 
 
 def loopback_names() -> list[str]:
@@ -187,6 +195,7 @@ def fabric(_: dict[str, Any]) -> dict[str, Any]:
             continue  # /lib is /usr/lib: the same files once
         for path in sorted(glob.glob(folder + "/*.yaml"))[:FILES_WANTED]:
             files[path] = encoded(path)
+    client = control()
     status, out, _err = run(["ip", "-j", "route", "show", "default"])
     routes = json.loads(out) if status == 0 and out.strip() else []
     return {
@@ -196,7 +205,8 @@ def fabric(_: dict[str, Any]) -> dict[str, Any]:
         "rdma": rdma(),
         "default_interfaces": sorted({r["dev"] for r in routes if "dev" in r}),
         "profiles": profiles(),
-        "control_address": control_address(),
+        "control_address": client[2] if client else None,
+        "control_device": device_to(client[0]) if client else None,
         "hostname": os.uname().nodename,
         "loopback_names": loopback_names(),
         "tools": [name for name in RDMA_TOOLS if shutil.which(name)],
@@ -254,6 +264,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "crontab": crontab.section,
     "starters": starters.section,
     "maintenance": maintenance.section,
+    "reach": reach.section,
     "containers": containers.section,
     "images": containers.images,
     "shards": shards.section,
