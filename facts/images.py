@@ -10,11 +10,13 @@ from facts.unknown import Section
 @dataclass(frozen=True)
 class Image:
     """digests: repository digests ("repo@sha256:..."), the only thing comparable across hosts:
-    the image id differs between overlay2 and the containerd store."""
+    the image id differs between overlay2 and the containerd store. platform: linux/arm64;
+    manifest: digest of that platform's manifest, None where the daemon does not say."""
 
     id: str
     digests: tuple[str, ...]
     platform: str
+    manifest: str | None
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ def parse(section: Section) -> Images:
         {
             reference: None
             if one is None
-            else Image(one["id"], tuple(one["digests"]), one["platform"])
+            else Image(one["id"], tuple(one["digests"]), one["platform"], one.get("manifest"))
             for reference, one in section.items()
         }
     )

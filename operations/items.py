@@ -21,6 +21,7 @@ from operations import (
     boot,
     clock_items,
     comm,
+    images,
     maintenance,
     memory_items,
     netplan,
@@ -163,11 +164,12 @@ def image(state: HostState, stack: Stack) -> Item:
     if stack.unlocked:
         return unread("engine", "image", "by digest", f"{stack.name} is not locked")
     digest = stack.image_reference.split("@")[-1][:19]
-    found = state.images
-    if not isinstance(found, Images):
-        return unread("engine", "image", digest, found)
-    there = bool(found.found.get(stack.image_reference))
-    return judged("engine", "image", digest, "present" if there else "absent", there)
+    wanted = f"{digest} for {images.platform_of(state) or 'this machine'}"
+    if not isinstance(state.images, Images):
+        return unread("engine", "image", wanted, state.images)
+    found, wrong = images.found(state, stack), list(images.complaints(state, stack))
+    seen = "; ".join(wrong) or (f"present, {found.platform}" if found else "absent")
+    return judged("engine", "image", wanted, seen, bool(found) and not wrong)
 
 
 def model(cluster: Cluster, state: HostState, stack: Stack) -> Item:

@@ -85,7 +85,8 @@ def hosts_table(columns: Sequence[Column]) -> Table:
 def parity_table(columns: Sequence[Column], lines: Sequence[Line]) -> Table:
     table = Table("alike on all hosts", "verdict", *(c.name for c in columns), expand=True)
     for line in lines:
-        note = f" ({line.note})" if line.note and len(set(line.found)) > 1 else ""
+        told = len(set(line.found)) > 1 or line.verdict == "unknown"
+        note = f" ({line.note})" if line.note and told else ""
         cells = [Text("unknown" if value is None else value) for value in line.found]
         table.add_row(
             Text(line.name), Text(line.verdict, style=COLOURS[line.verdict]).append(note), *cells

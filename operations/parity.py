@@ -7,15 +7,21 @@ from dataclasses import dataclass
 
 from facts.boot import Boot
 from facts.containers import Containers
+from facts.images import Images
 from facts.machine import Machine
 from facts.memory import Memory
 from facts.snapshot import HostState
 from facts.unknown import Unknown
 from inventory.schema import Cluster
+from operations import images
 from operations.item import Item, Verdict, judged, unread
 from operations.pair import engines, fabric_facts, rank_faults, strays
 from stacks.definition import Stack, StackError
+from stacks.lock import registry
+from stacks.lock.errors import LockError
 from stacks.render import RankSpec, rank_spec
+
+TAG_TIMEOUT_S = 5.0  # verify is a look; a registry that takes longer is told as unknown
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,40 @@ def lines(cluster: Cluster, states: Sequence[HostState]) -> list[Line]:
         machines("NIC firmware", nic_firmware),
         over(f"MTU {cluster.fabric.device} and members", lambda s: mtus(cluster, s)),
     ]
+
+
+def image_line(stack: Stack, states: Sequence[HostState]) -> Line:
+    """The stack's image on each host by repository digest and platform; ids are not comparable."""
+
+    def told(state: HostState) -> str | None:
+        if not isinstance(state.images, Images):
+            return None
+        image = images.found(state, stack)
+        if image is None:
+            return "absent"
+        given = sorted({digest.partition("@")[2] for digest in image.digests})
+        locked = stack.image_reference.partition("@")[2]
+        return f"{locked if locked in given else ', '.join(given)}"[:19] + f" {image.platform}"
+
+    return alike("image by digest", [told(state) for state in states])
+
+
+def tag_line(stack: Stack, hosts: int) -> Line | None:
+    """Where the tag that the stack names points to now; None when it names none.
+
+    Asks the registry from this machine. A tag that moved is said and nothing more: the lock
+    decides.
+    """
+    locked = stack.image_reference.partition("@")[2]
+    if stack.image.tag is None or not locked:
+        return None
+    name = f"tag {stack.image.tag}"
+    try:
+        now = registry.digest_of(stack.image.repository, stack.image.tag, TAG_TIMEOUT_S)
+    except LockError as error:
+        return Line(name, (None,) * hosts, "unknown", str(error))
+    moved = "" if now == locked else f", moved: the lock keeps {locked[:19]}"
+    return Line(name, (now[:19] + moved,) * hosts, "ok")
 
 
 def runs_anywhere(states: Sequence[HostState], known: tuple[Stack, ...]) -> bool:

@@ -21,6 +21,7 @@ from operations import (
     comm,
     cpufreq,
     gpu,
+    images,
     netplan,
     oom,
     reach,
@@ -88,6 +89,7 @@ def launch_complaints(
     where = shards.directory(stack, cluster.model_dir)
     if isinstance(state.shards, Shards) and state.shards.state.get(where) == "absent":
         yield f"{node.name}: no model directory {where} (model_dir in the owner's file)"
+    yield from (f"{node.name}: {s}" for s in images.complaints(state, stack))
     floor = stack.memory.floor_mib
     if isinstance(state.memory, Memory) and state.memory.total_mib < floor:
         yield (

@@ -71,6 +71,10 @@ def page_of(job: Job, stack: Stack, settings: Mapping[str, Any]) -> Page:
         found.append(parity.rank_item(job.cluster, rank, states, stack, job.known))
         columns.append(Column(node.name, why_unread(job, host) is None, tuple(found)))
     lines = parity.lines(job.cluster, states)
+    if not stack.unlocked:
+        lines.append(parity.image_line(stack, states))
+    tag = parity.tag_line(stack, len(states))
+    lines += [tag] if tag else []
     return Page(tuple(columns), tuple(lines), serving(job, stack, states))
 
 

@@ -68,9 +68,7 @@ def pinned(run: Job, rank: int, stack: Stack) -> None:
             host.log(f"passed over: {gap}", log_func=logger.warning)
         return
     job.barrier(job=run, title="Image by digest", name="Stage: Image by digest")
-    images.present(
-        job=run, rank=rank, reference=stack.image_reference, name=f"Image of {stack.name} by digest"
-    )
+    images.present(job=run, rank=rank, stack=stack, name=f"Image of {stack.name} by digest")
     job.barrier(job=run, title="Shards by SHA-256", name="Stage: Shards by SHA-256")
     shards.verified(
         job=run,

@@ -262,7 +262,12 @@ def policy(cpus: str, **changes: Any) -> dict[str, Any]:
 
 
 def image(reference: str) -> dict[str, Any]:
-    return {"id": "sha256:" + "1" * 64, "digests": [reference], "platform": "linux/amd64"}
+    return {
+        "id": "sha256:" + "1" * 64,
+        "digests": [reference],
+        "platform": "linux/amd64",
+        "manifest": None,
+    }
 
 
 def install(made: Snapshot) -> None:

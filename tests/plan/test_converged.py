@@ -54,7 +54,7 @@ def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
     yield services.down_for_good, {"names": settings["services_down"]}
     yield cpufreq.sole_owner, {"names": settings["governor_owners"]}
     yield cpufreq.governor, {"want": settings["governor"]}
-    yield images.present, {"reference": stack.image_reference}
+    yield images.present, {"stack": stack}
     yield shards.verified, {"stack": stack}
     yield crontab.held, {"for_good": True}
     yield resurrection.held, {"for_good": True}

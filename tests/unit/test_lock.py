@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 
 from lab import registry as lab_registry
 from lab.hub import Hub
+from operations.parity import Line, tag_line
 from stacks import definition
 from stacks.lock import difference, registry
 from stacks.lock.__main__ import main
@@ -208,6 +209,28 @@ def test_a_tag_that_moved_is_told_and_not_followed(
     result = lock()
     assert result.exit_code == 0
     assert f"points to {moved} now; the lock keeps {digest}" in result.output
+
+
+def test_verify_tells_where_the_tag_points_and_keeps_the_lock(
+    hub: Hub, images: Callable[..., str], stack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest, _ = first_lock(hub, images)
+    assert tag_line(definition.load("tiny"), 2) is None
+    data = yaml.safe_load((stack / "tiny.yaml").read_text())
+    data["image"]["tag"] = "v1"
+    (stack / "tiny.yaml").write_text(yaml.safe_dump(data))
+    tiny = definition.load("tiny")
+    assert tag_line(tiny, 2) == Line("tag v1", (digest[:19],) * 2, "ok")
+    moved = images("v1", "something newer")
+    said = f"{moved[:19]}, moved: the lock keeps {digest[:19]}"
+    assert tag_line(tiny, 2) == Line("tag v1", (said, said), "ok")
+    gone = tiny.model_copy(
+        update={"image": tiny.image.model_copy(update={"repository": "127.0.0.1:1/engine"})}
+    )
+    line = tag_line(gone, 2)
+    assert line is not None
+    assert (line.found, line.verdict) == ((None, None), "unknown")
+    assert "cannot be reached" in line.note
 
 
 def test_an_image_of_one_platform_has_no_index_of_its_own(

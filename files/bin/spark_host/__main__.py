@@ -16,6 +16,7 @@
     python3 spark_host sysctls  set ...                              kernel settings, old ones kept
     python3 spark_host logind   reload                               its files read anew
     python3 spark_host starters hold|rearm                           other ways to start an engine
+    python3 spark_host images   run|poll ...                         pull an image by its digest
     python3 spark_host cpufreq  settle                               other owners of the governor
     python3 spark_host rearm    ...                                  give back some of it only
 
@@ -34,7 +35,7 @@ from run import Failed
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
     *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind"),
-    *("fetch", "lend", "rearm"),
+    *("fetch", "lend", "rearm", "images"),
 )
 END = "--end of spark-host--"
 

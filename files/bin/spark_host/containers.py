@@ -77,10 +77,14 @@ def section(_: dict[str, Any]) -> dict[str, Any]:
 
 
 def images(wanted: dict[str, Any]) -> dict[str, Any]:
-    """{reference: {id, digests, platform} or null when the image is not on this host}."""
+    """{reference: {id, digests, platform, manifest} or null when the image is not on this host}.
+
+    manifest: digest of this platform's manifest; the containerd store says it from docker 28 on.
+    """
     answer = {}
     for reference in wanted["images"]:
-        status, one = ask(f"/images/{urllib.parse.quote(reference, safe='/:@')}/json")
+        path = urllib.parse.quote(reference, safe="/:@")
+        status, one = ask(f"/images/{path}/json?manifests=1")
         if status not in (200, 404):
             raise Failed(f"the docker daemon says {status}: {one}")
         answer[reference] = (
@@ -88,8 +92,19 @@ def images(wanted: dict[str, Any]) -> dict[str, Any]:
                 "id": one["Id"],
                 "digests": one.get("RepoDigests") or [],
                 "platform": f"{one['Os']}/{one['Architecture']}",
+                "manifest": manifest(one),
             }
             if status == 200
             else None
         )
     return answer
+
+
+def manifest(image: dict[str, Any]) -> str | None:
+    """Digest of the one platform's manifest whose content is here; null when that is not said."""
+    here = [
+        one["Descriptor"]["digest"]
+        for one in image.get("Manifests") or []
+        if one.get("Kind") == "image" and one.get("Available")
+    ]
+    return here[0] if len(here) == 1 else None
