@@ -63,11 +63,13 @@ class Blob:
 
 @dataclass
 class Repository:
-    """revisions: commit -> file name -> content; token: who may read (None: everybody)."""
+    """revisions: commit -> file name -> content; token: who may read (None: everybody); hashes:
+    whether the API says the SHA-256 of weights."""
 
     revisions: dict[str, dict[str, Blob]] = field(default_factory=dict)
     main: str = ""
     token: str | None = None
+    hashes: bool = True
 
 
 @dataclass
@@ -196,6 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _api(self, repository: str, what: str | None, revision: str | None) -> None:
         commit, files = self._revision(repository, revision or "main")
         document = _tree(files) if what == "tree" else _info(repository, commit, files)
+        if not self.hub.repositories[repository].hashes:
+            for one in document["siblings"] if isinstance(document, dict) else document:
+                one.pop("lfs", None)
         self._send(HTTPStatus.OK, json.dumps(document).encode(), {})
 
     def _revision(self, repository: str, revision: str) -> tuple[str, dict[str, Blob]]:

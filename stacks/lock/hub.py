@@ -28,6 +28,8 @@ from stacks.lock.errors import LockError
 from stacks.schema import LockedModel, ModelFile
 
 ASK_TIMEOUT_S = 30.0
+# The Hub itself takes no larger file without a SHA-256; a mirror that gives none stays without.
+SMALL_BYTES = 64 << 20
 # httpx's or httpx2's, whichever the client was made with.
 _HttpError: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
 
@@ -57,6 +59,8 @@ def read(repository: str, revision: str) -> LockedModel:
 
 
 def _file(api: HfApi, repository: str, commit: str, one: RepoSibling) -> ModelFile:
+    if one.lfs is None and (one.size or 0) > SMALL_BYTES:
+        return ModelFile(name=one.rfilename, size=one.size)
     if one.lfs is not None:
         return ModelFile(name=one.rfilename, size=one.lfs.size, sha256=one.lfs.sha256)
     disable_progress_bars()

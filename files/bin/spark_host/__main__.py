@@ -17,6 +17,7 @@
     python3 spark_host logind   reload                               its files read anew
     python3 spark_host starters hold|rearm                           other ways to start an engine
     python3 spark_host images   run|poll ...                         pull an image by its digest
+    python3 spark_host survey   run|poll ...                         hash all that is there
     python3 spark_host cpufreq  settle                               other owners of the governor
     python3 spark_host rearm    ...                                  give back some of it only
 
@@ -35,7 +36,7 @@ from run import Failed
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
     *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind"),
-    *("fetch", "lend", "rearm", "images"),
+    *("fetch", "lend", "rearm", "images", "survey"),
 )
 END = "--end of spark-host--"
 
