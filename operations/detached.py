@@ -49,8 +49,9 @@ def follow(host: Host, name: str, found: Found) -> dict[str, Any]:
     moved, seen = time.monotonic(), -1
     while found["active"]:
         progress = found["progress"]
-        if progress and progress["done"] != seen:
-            moved, seen = time.monotonic(), progress["done"]
+        # A pull unpacks for minutes in which no byte arrives; it says that it is alive.
+        if progress and (now := progress.get("alive", progress["done"])) != seen:
+            moved, seen = time.monotonic(), now
             host.log(told(progress), log_func=logger.info)
         if time.monotonic() - moved > STALL_S:
             raise RemoteError(

@@ -197,6 +197,7 @@ def test_an_unlocked_stack_is_not_served(pair: Made, arguments: tuple[str, ...])
     made = pair()
     for snapshot in made.snapshots:  # 128 GB, as a Spark has
         snapshot["memory"]["meminfo_kib"]["MemTotal"] = 128 * 1000 * 1000
+        snapshot["boot"]["machine"] = "aarch64"
     run = made.run("serve", *arguments, "--data", "stack=glm53-sglang-nvfp4")
     is_refused(run)
     (said,) = run.refusal()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import huggingface_hub.constants
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -29,6 +28,7 @@ from stacks.lock.__main__ import main
 from stacks.lock.ask import settle
 from stacks.lock.errors import LockError
 from stacks.schema import Lock
+from tests.unit.conftest import point_client_at
 
 MODEL = "lab/tiny"
 SHARD = b"shard" * 1000
@@ -44,21 +44,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def point_client_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As HF_ENDPOINT does, which the client reads when it is imported."""
-    template = url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
-    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    with Hub() as running:
-        point_client_at(running.url, monkeypatch)
-        monkeypatch.delenv("HF_TOKEN", raising=False)
-        yield running
 
 
 @pytest.fixture(scope="module")
