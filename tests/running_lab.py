@@ -102,11 +102,14 @@ class FirstServe:
     ended: float
 
 
-def job(name: str, state_home: Path) -> Run:
-    """Run deploys/`name`.py on the lab; its receipt and logs go below `state_home`."""
+def job(name: str, state_home: Path, *words: str) -> Run:
+    """Run deploys/`name`.py on the lab; its receipt and logs go below `state_home`.
+
+    words: more of pyinfra's command line, as `--data`, `quiet=5`
+    """
     before = set(state_home.glob("spark-converge/*"))
     began = time.monotonic()
-    done = _pyinfra(name, "-y", state_home=state_home)
+    done = _pyinfra(name, "-y", *words, state_home=state_home)
     seconds = time.monotonic() - began
     new = sorted(set(state_home.glob("spark-converge/*")) - before)
     return Run(done.returncode, done.stdout, seconds, new[-1] if new else None)

@@ -1,4 +1,4 @@
-"""Field case A14 on real hosts: one watchdog in five places, found, held, and given back."""
+"""Field case A14 on real hosts: one watchdog in many places, found, held, and given back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.running_lab import Run, job, on
+from tests.running_lab import Run, job, lab, on
 
 pytestmark = pytest.mark.long
 
@@ -17,6 +17,7 @@ HOST = "spark1"
 MARK = "/run/watchdog-ran"
 # Harmless in its deed, a starter by its words.
 SCRIPT = f"#!/bin/sh\ndate >> {MARK}\n: docker compose up --detach\n"
+PROGRAM = "python3 -I /usr/local/lib/spark-converge/spark_host"
 UNITS = "/etc/systemd/system/spark-ready"
 USER_UNITS = "/home/nvidia/.config/systemd/user/lane"
 SERVICE = "[Service]\\nType=oneshot\\nExecStart=/usr/local/bin/again.sh\\n"
@@ -37,8 +38,12 @@ printf '{TIMER}' > {USER_UNITS}.timer
 printf '*/7 * * * * root /usr/local/bin/again.sh\\n' > /etc/cron.d/again
 printf '*/7 * * * * root /usr/local/bin/again.sh\\n' > /etc/cron.d/again.bak
 install -m 750 /usr/local/bin/again.sh /etc/cron.hourly/again
+cp {UNITS}.service {UNITS}@.service
+cp {UNITS}.timer {UNITS}@.timer
 systemctl daemon-reload
-systemctl enable --now --quiet spark-ready.timer
+systemctl enable --now --quiet spark-ready.timer spark-ready@1.timer
+systemctl start spark-ready@2.timer
+systemd-run --quiet --unit=lost --on-calendar=daily /usr/local/bin/again.sh
 for n in $(seq 30); do [ -e /run/user/$(id -u nvidia)/systemd/private ] && break; sleep 1; done
 {AS_USER} daemon-reload
 {AS_USER} enable --now --quiet lane.timer
@@ -47,26 +52,42 @@ for n in $(seq 30); do [ -e /run/user/$(id -u nvidia)/systemd/private ] && break
 STATE = f"""
 find /etc/systemd/system /home/nvidia/.config /etc/cron* /usr/local/bin -type f -o -type l |
     sort | while read -r f; do echo "$f $(stat -c '%a %U %G' "$f") $(sha256sum < "$f")"; done
-systemctl list-timers --no-legend --plain spark-ready.timer | awk '{{print $(NF-1), $NF}}'
+systemctl list-timers --no-legend --plain 'spark-ready*' lost.timer |
+    awk '{{print $(NF-1), $NF}}' | sort
 {AS_USER} list-timers --no-legend --plain lane.timer | awk '{{print $(NF-1), $NF}}'
-systemctl is-enabled spark-ready.timer
+systemctl is-enabled spark-ready.timer spark-ready@1.timer
+systemctl is-active lost.timer
+"""
+UNINSTALL = f"""
+systemctl disable --now --quiet spark-ready.timer spark-ready@1.timer spark-ready@2.timer lost.timer
+{AS_USER} disable --now --quiet lane.timer
+rm -f {UNITS}.* {UNITS}@.* /etc/cron.d/again* /etc/cron.hourly/again {USER_UNITS}.*
+systemctl daemon-reload
 """
 KINDS = {"cron lines", "cron folders", "system units", "user units"}
-
-
-def verdicts(run: Run) -> dict[str, str]:
-    assert run.folder is not None, run.text
-    found: dict[str, Any] = json.loads((run.folder / "verify.json").read_text())
-    return {i["name"]: i["verdict"] for i in found["hosts"][HOST]["items"]}
+QUIET = ("--data", "quiet=5")
 
 
 def drifted(run: Run) -> set[str]:
-    return {name for name, verdict in verdicts(run).items() if verdict == "drift"}
+    """Kinds of things on the host that could start an engine, where verify says drift."""
+    assert run.folder is not None, run.text
+    found: dict[str, Any] = json.loads((run.folder / "verify.json").read_text())
+    items = found["hosts"][HOST]["items"]
+    kinds = {*KINDS, "at jobs", "restart policies"}
+    return {i["name"] for i in items if i["verdict"] == "drift" and i["name"] in kinds}
+
+
+@pytest.fixture(scope="module")
+def stopped(state_home: Path) -> None:
+    """`fresh` without its engines, and without the watchdog of its own that guards them."""
+    lab("restore", "fresh")
+    run = job("stop", state_home, *QUIET)
+    assert run.status == 0, run.text
 
 
 @pytest.fixture
-def watchdogs(served: None) -> Iterator[str]:
-    """The same script behind a cron.d line, a cron folder, a system and a user timer."""
+def watchdogs(stopped: None) -> Iterator[str]:
+    """The same script behind a cron.d line, a cron folder, timers of the system and of a user."""
     on(HOST, INSTALL)
     yield on(HOST, STATE)
     on(HOST, f"loginctl disable-linger nvidia; rm -f {MARK}")
@@ -74,7 +95,7 @@ def watchdogs(served: None) -> Iterator[str]:
 
 def test_every_place_is_found_held_and_given_back(watchdogs: str, state_home: Path) -> None:
     assert drifted(job("verify", state_home)) == KINDS
-    held = job("serve", state_home)
+    held = job("stop", state_home, *QUIET)
     assert held.status == 0, held.text
     assert [line.split(" | ")[-1] for line in held.changed] == [
         f"Cron watchdogs held behind a dated tag on {HOST}",
@@ -82,18 +103,19 @@ def test_every_place_is_found_held_and_given_back(watchdogs: str, state_home: Pa
     ]
     assert drifted(job("verify", state_home)) == set()
     # `nothing on a timer` is what the timers themselves say, and no activator can start it.
-    assert on(HOST, "systemctl list-timers --no-legend spark-ready.timer | wc -l") == "0\n"
-    on(HOST, f"rm -f {MARK}; systemctl start spark-ready.service; {AS_USER} start lane.service")
-    on(HOST, f"run-parts /etc/cron.hourly; ! [ -e {MARK} ]")
-    assert job("serve", state_home).changed == []
-    # Rollback gives all back; here by its own command, which takes seconds.
-    on(HOST, "python3 -I /usr/local/lib/spark-converge/spark_host starters rearm")
-    tag = r"#SPARK-HELD-[0-9]\{8\} "
-    on(HOST, f"sed -i 's|^{tag}||' /etc/cron.d/again")
+    timers = "'spark-ready*' | grep -c . || true"
+    assert on(HOST, f"systemctl list-timers --no-legend {timers}") == "0\n"
+    assert on(HOST, f"{AS_USER} list-timers --no-legend lane.timer | grep -c . || true") == "0\n"
+    on(HOST, f"rm -f {MARK}; systemctl start spark-ready.service spark-ready@7.service")
+    on(HOST, f"{AS_USER} start lane.service; run-parts /etc/cron.hourly; ! [ -e {MARK} ]")
+    assert job("stop", state_home, *QUIET).changed == []
+    # Rollback gives all back; here by the program's own commands, which take seconds.
+    on(HOST, f"{PROGRAM} starters rearm; {PROGRAM} crontab rearm")
     assert on(HOST, STATE) == watchdogs
+    on(HOST, UNINSTALL)
 
 
-def test_an_at_job_is_refused_before_anything_is_changed(served: None, state_home: Path) -> None:
+def test_an_at_job_is_refused_before_anything_is_changed(stopped: None, state_home: Path) -> None:
     on(HOST, "echo 'docker compose up -d' | at now + 1 day 2> /dev/null")
     number = on(HOST, "atq | awk '{print $1}'").strip()
     refused = job("serve", state_home)
@@ -102,4 +124,3 @@ def test_an_at_job_is_refused_before_anything_is_changed(served: None, state_hom
     assert refused.changed == []
     assert drifted(job("verify", state_home)) == {"at jobs"}
     on(HOST, f"atrm {number}")
-    assert drifted(job("verify", state_home)) == set()

@@ -127,6 +127,10 @@ def test_what_is_held_on_the_host_comes_back_from_there(text: str, day: date) ->
         for _ in range(2):
             written(lambda now: held(now.text, day))
             assert written(lambda now: rearm(now.text, WORD, now.kept)) == data
+        for _ in range(2):
+            written(lambda now: held(now.text, day))
+            spark_host_crontab.rearm()
+            assert path.read_bytes() == data
         written(lambda now: held(now.text, day))
         later = b"\n# by the owner, later\n"
         path.write_bytes(path.read_bytes() + later)

@@ -11,7 +11,7 @@
     python3 spark_host fabric   try|status|confirm ...               netplan with a timed way back
     python3 spark_host rdma     serve|meet|end ...                   one RDMA test between hosts
     python3 spark_host ranks    record|look|kernel|save|end ...      containers of an engine
-    python3 spark_host crontab  settle ...                           end what held lines started
+    python3 spark_host crontab  settle|rearm                         watchdogs in crontabs
     python3 spark_host memory                                        drop the page cache, compact
     python3 spark_host sysctls  set ...                              kernel settings, old ones kept
     python3 spark_host logind   reload                               its files read anew

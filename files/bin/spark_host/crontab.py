@@ -1,6 +1,7 @@
 """Crontabs of users and of the system, as bytes, and which of their commands start containers.
 
 settle < {"scripts": [path or name], "commands": [text]}   awaits, then ends what held watchdogs run
+rearm   gives every held line back, by the journal: all that was tagged since the first hold
 """
 
 from __future__ import annotations
@@ -35,17 +36,43 @@ INTERPRETER = re.compile(r"-?((ba|da|z|k|mk|a)?sh|busybox|python[\d.]*|perl|ruby
 ASSIGNED = re.compile(r"\w+=")
 
 
-def kept(path: str) -> list[str]:
+def tag_of(entry: dict[str, Any]) -> re.Pattern[bytes]:
+    return re.compile(rb"#" + re.escape(entry["tag"].encode()) + rb"-\d{8} ")
+
+
+def kept(entry: dict[str, Any] | None) -> list[bytes]:
     """Lines that bore the tag of held ones before this tool first wrote the file: not ours to arm.
 
-    Raises ValueError naming a journal entry that is damaged.
+    entry: of the file in the journal, if there is one
     """
-    entry = journal.load("files", path)
     if not entry or not entry.get("tag"):
         return []
-    tag = re.compile(rf"#{re.escape(entry['tag'])}-\d{{8}} ")
-    original = base64.b64decode(entry.get("b64", "")).decode("latin-1")
-    return [line for line in original.split("\n") if tag.match(line)]
+    original = base64.b64decode(entry.get("b64", ""))
+    return [line for line in original.split(b"\n") if tag_of(entry).match(line)]
+
+
+def untagged(now: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """The content of a table without our held tag; lines tagged before our time stay."""
+    tag, before = tag_of(entry), kept(entry)
+    lines = [
+        line if line in before else tag.sub(b"", line, count=1) if tag.match(line) else line
+        for line in base64.b64decode(now["b64"]).split(b"\n")
+    ]
+    return {**now, "b64": base64.b64encode(b"\n".join(lines)).decode()}
+
+
+def rearm() -> dict[str, Any]:
+    """{"rearmed": [path]}"""
+    done = []
+    for entry in journal.entries():
+        path = entry.get("path", "")
+        now = journal.content(path) if entry.get("tag") else {}
+        then = untagged(now, entry) if "b64" in now else now
+        if then != now:
+            data = base64.b64decode(then["b64"])
+            journal.put(path, now["mode"], (now["uid"], now["gid"]), data, entry["tag"])
+            done.append(path)
+    return {"rearmed": done}
 
 
 def table(path: str) -> tuple[dict[str, Any], bytes]:
@@ -57,7 +84,7 @@ def table(path: str) -> tuple[dict[str, Any], bytes]:
         "uid": info.st_uid,
         "gid": info.st_gid,
         "b64": base64.b64encode(data).decode(),
-        "kept": kept(path),
+        "kept": [line.decode("latin-1") for line in kept(journal.load("files", path))],
     }, data
 
 
@@ -234,8 +261,10 @@ def settle(
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    """settle; what is to settle comes on standard input, so that no command line has it."""
-    if argv != ["settle"]:
-        raise ValueError(f"unknown action {' '.join(argv)}")
-    asked = json.load(sys.stdin)
-    return settle(asked["scripts"], asked["commands"])
+    """settle, rearm; what is to settle comes on standard input, so that no command line has it."""
+    if argv == ["settle"]:
+        asked = json.load(sys.stdin)
+        return settle(asked["scripts"], asked["commands"])
+    if argv == ["rearm"]:
+        return rearm()
+    raise ValueError(f"unknown action {' '.join(argv)}")

@@ -14,11 +14,11 @@ import base64
 import contextlib
 import difflib
 import os
-import re
 from collections.abc import Collection
 from typing import Any
 
 import cpufreq
+import crontab
 import journal
 import manager
 import sysctls
@@ -42,23 +42,12 @@ def verdict(name: str, word: str, why: str = "") -> dict[str, str]:
 # Files and links
 
 
-def untagged(now: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """The bytes of a table of jobs without our held tag; lines tagged before our time stay."""
-    before = base64.b64decode(entry.get("b64", "")).split(b"\n")
-    tag = re.compile(rb"#" + re.escape(entry["tag"].encode()) + rb"-\d{8} ")
-    lines = [
-        line if line in before else tag.sub(b"", line, count=1) if tag.match(line) else line
-        for line in base64.b64decode(now["b64"]).split(b"\n")
-    ]
-    return {**now, "b64": base64.b64encode(b"\n".join(lines)).decode()}
-
-
 def wanted(entry: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """The content to give back: the original, or the owner's later table without our tags."""
     mark = journal.fingerprint(now)
     ours = mark in (journal.fingerprint(entry), *entry["ours"])
     if entry["tag"] and "b64" in now and (entry["edits"] or not ours):
-        return untagged(now, entry)
+        return crontab.untagged(now, entry)
     return entry
 
 
