@@ -136,6 +136,17 @@ DRIFTS = (
         f"echo '#SPARK-HELD 0 6 31 2 * /usr/local/bin/ready.sh' >> {CRONTAB}",
         f"sed -i '/^#SPARK-HELD 0 6/d' {CRONTAB}",
     ),
+    Drift(
+        "test_no_timer_starts_an_engine",
+        "systemd-run --quiet --unit=again --on-calendar=yearly docker start spark-lab-1",
+        "systemctl stop again.timer",
+    ),
+    Drift(
+        "test_no_script_of_a_cron_folder_starts_an_engine",
+        "printf '#!/bin/sh\n# docker start spark-lab-1\n' > /etc/cron.monthly/again; "
+        "chmod 755 /etc/cron.monthly/again",
+        "rm /etc/cron.monthly/again",
+    ),
 )
 
 # Each drift is in two of the rounds, and no two drifts are in the same two. A test that failed for
