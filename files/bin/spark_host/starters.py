@@ -176,10 +176,12 @@ def instances(systemctl: list[str] | None, template: str) -> dict[str, str]:
     return {row[0]: row[2] for row in rows if len(row) > 3}
 
 
-def activity(systemctl: list[str] | None, name: str, state: dict[str, str]) -> str:
+def activity(
+    systemctl: list[str] | None, name: str, state: dict[str, str], unsaid: str = "unknown"
+) -> str:
     """Of a unit, or of the most lively instance of a template; state: what the manager shows."""
     if "@." not in name:
-        return state.get("ActiveState", "unknown" if systemctl else "inactive")
+        return state.get("ActiveState", unsaid if systemctl else "inactive")
     found = instances(systemctl, name).values()
     return next((one for one in found if one not in units_of.ASLEEP), "inactive")
 
@@ -190,32 +192,36 @@ def described(
     """Candidates with how they stand, and what can start them."""
     systemctl = manager(scope, uid)
     states = shown(systemctl, [one["name"] for one in found])
+    files = {one["name"]: triggers_in(folders, one["name"]) for one in found}
+    named = {
+        name: list(dict.fromkeys([*paths, *states.get(name, {}).get("TriggeredBy", "").split()]))
+        for name, paths in files.items()
+    }
+    # All at once: a systemctl that asks costs more than all the reading of files.
+    states.update(shown(systemctl, sorted({one for names in named.values() for one in names})))
+
+    def file_state(name: str) -> str:
+        said = "" if "@." in name else states.get(name, {}).get("UnitFileState", "")
+        return said or ("enabled" if enabled_in(folders, name) else "disabled")
+
     for one in found:
-        state = states.get(one["name"], {})
-        triggers = triggers_in(folders, one["name"])
-        more = state.get("TriggeredBy", "").split()
-        named = list(dict.fromkeys([*triggers, *more]))
-        kept = shown(systemctl, named)
-        wanted = [*state.get("WantedBy", "").split(), *state.get("RequiredBy", "").split()]
-        file_state = state.get("UnitFileState", "")
-        if not file_state or "@." in one["name"]:
-            file_state = "enabled" if enabled_in(folders, one["name"]) else "disabled"
+        name = one["name"]
+        state = states.get(name, {})
         yield {
             **one,
             "scope": scope,
             "uid": uid,
-            "active": activity(systemctl, one["name"], state),
-            "file_state": file_state,
-            "wanted_by": wanted,
+            "active": activity(systemctl, name, state),
+            "file_state": file_state(name),
+            "wanted_by": [*state.get("WantedBy", "").split(), *state.get("RequiredBy", "").split()],
             "triggers": [
                 {
-                    "name": name,
-                    "path": triggers.get(name, ""),
-                    "active": activity(systemctl, name, kept.get(name, {})),
-                    "file_state": kept.get(name, {}).get("UnitFileState", "")
-                    or ("enabled" if enabled_in(folders, name) else "disabled"),
+                    "name": trigger,
+                    "path": files[name].get(trigger, ""),
+                    "active": activity(systemctl, trigger, states.get(trigger, {}), "inactive"),
+                    "file_state": file_state(trigger),
                 }
-                for name in named
+                for trigger in named[name]
             ],
         }
 
