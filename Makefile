@@ -1,10 +1,11 @@
 # Everything a person needs to begin with; each target first installs what is missing.
 
-.PHONY: help setup demo test test-all lint lock lab-up lab-down clean
+.PHONY: help setup demo test test-all bench lint lock lab-up lab-down clean
 help:
 	@echo "make demo      from nothing to a completion answered by two virtual hosts"
 	@echo "make test      style, unit, plan, and the main jobs and faults on the lab; stages timed"
 	@echo "make test-all  the same and all that takes longer on the lab"
+	@echo "make bench     a no-change prepare beside one cold read of the same state, on the lab"
 	@echo "make lint      style and types only"
 	@echo "make lock      STACK=name: digests and hashes from the registry and the Hub; asks first"
 	@echo "make setup     packages (asks first) and the virtual environment in .venv"
@@ -23,6 +24,9 @@ test:
 
 test-all:
 	@sh tools/test.sh all
+
+bench: setup
+	@.venv/bin/python tools/bench.py
 
 lint: setup
 	@sh tools/lint.sh

@@ -59,9 +59,16 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
     if stack_name is not None and stack is None:  # an empty name is one too
         allowed = ", ".join(one.name for one in known)
         raise PyinfraError(f"stack {stack_name!r} found; {allowed} allowed")
+    return job.start(name, host, cluster, stack, known, ask_of(cluster, stack, known, extra))
+
+
+def ask_of(
+    cluster: Cluster, stack: Stack | None, known: tuple[Stack, ...], extra: tuple[str, ...] = ()
+) -> Ask:
+    """What a job reads of a host that it brings to, or checks for, a stack."""
     wanted = [stack] if stack else []
     gpu_too = cluster.clocks.gpu_mhz is not None and "machine" not in extra
-    ask = Ask(
+    return Ask(
         units=(
             *host_settings()["services_down"],
             *host_settings()["governor_owners"],
@@ -80,7 +87,6 @@ def begin(name: str, stack_name: str | None, extra: tuple[str, ...] = ()) -> Job
         sysctl=tuple(host_settings()["sysctl"]),
         extra=(*extra, "gpu") if gpu_too else extra,
     )
-    return job.start(name, host, cluster, stack, known, ask)
 
 
 def full_read() -> bool:
