@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import socket
-import urllib.parse
 from typing import Any
 
-from run import Failed
+from run import Failed, which
 
 SOCKET = "/var/run/docker.sock"
 KEPT = ("Id", "Name", "RestartCount", "Image", "Created")
@@ -38,7 +37,7 @@ def ask(path: str) -> tuple[int, Any]:
 
 
 def installed() -> bool:
-    return os.path.exists(SOCKET) or shutil.which("docker") is not None
+    return os.path.exists(SOCKET) or which("docker")
 
 
 def inspect_all() -> list[dict[str, Any]]:
@@ -76,6 +75,12 @@ def section(_: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def quoted(reference: str) -> str:
+    """For the path of a request; by hand, since urllib costs a slow host more than this asks."""
+    odd = re.compile(r"[^\w/:@.~-]", re.ASCII)
+    return odd.sub(lambda one: "".join(f"%{byte:02X}" for byte in one[0].encode()), reference)
+
+
 def images(wanted: dict[str, Any]) -> dict[str, Any]:
     """{reference: {id, digests, platform, manifest} or null when the image is not on this host}.
 
@@ -83,8 +88,7 @@ def images(wanted: dict[str, Any]) -> dict[str, Any]:
     """
     answer = {}
     for reference in wanted["images"]:
-        path = urllib.parse.quote(reference, safe="/:@")
-        status, one = ask(f"/images/{path}/json?manifests=1")
+        status, one = ask(f"/images/{quoted(reference)}/json?manifests=1")
         if status not in (200, 404):
             raise Failed(f"the docker daemon says {status}: {one}")
         answer[reference] = (

@@ -12,7 +12,6 @@ import json
 import os
 import pwd
 import re
-import shlex
 import signal
 import stat
 import sys
@@ -169,6 +168,8 @@ def simple(command: str) -> Iterator[list[str]]:
 
     A shell becomes the last part of what it is given, without a process of its own.
     """
+    import shlex  # noqa: PLC0415 - not loaded by every read of the host
+
     words = shlex.shlex(command, posix=True, punctuation_chars=True)
     words.whitespace_split = True
     words.commenters = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 
@@ -32,6 +33,12 @@ def run(
     except subprocess.TimeoutExpired:
         return 124, "", f"{argv[0]}: no answer in {timeout_s} s"
     return done.returncode, done.stdout, done.stderr
+
+
+def which(name: str) -> bool:
+    """Is there such a program? By hand: shutil loads much that a read of a host does not need."""
+    folders = os.environ.get("PATH", os.defpath).split(":")
+    return any(os.access(f"{folder}/{name}", os.X_OK) for folder in folders)
 
 
 def read(path: str) -> str | None:
