@@ -121,7 +121,11 @@ def write(
 ) -> None:
     """Put bytes in place whole or not at all; safe against a power cut."""
     new = new_path(path)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    # What a cut-off write left is not written into: in the sticky folder of the crontabs the kernel
+    # (fs.protected_regular) forbids that even to root, once the file is its user's.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
         if owner:
