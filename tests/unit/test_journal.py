@@ -156,6 +156,17 @@ def test_a_write_is_on_the_disk_before_it_counts_and_its_name_after(
     assert made == ["fsync", "replace", "fsync"]
 
 
+def test_what_a_cut_off_write_left_is_replaced_not_written_into(disk: Path) -> None:
+    left = Path(journal.new_path(str(disk / "a")))
+    left.write_text("half")
+    elsewhere = disk / "elsewhere"
+    elsewhere.hardlink_to(left)
+    journal.write(str(disk / "a"), b"x", 0o600)
+    assert (disk / "a").read_bytes() == b"x"
+    assert elsewhere.read_text() == "half"
+    assert not left.exists()
+
+
 # Interruptions
 
 

@@ -123,7 +123,7 @@ def write(
     new = new_path(path)
     # What a cut-off write left is not written into: in the sticky folder of the crontabs the kernel
     # (fs.protected_regular) forbids that even to root, once the file is its user's.
-    with contextlib.suppress(FileNotFoundError):
+    if os.path.lexists(new):
         os.unlink(new)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
