@@ -9,7 +9,7 @@ from facts.cpufreq import Cpufreq
 from facts.snapshot import HostState
 from facts.unknown import Unknown
 from inventory.schema import Cluster
-from operations import cpufreq, gpu, services
+from operations import cpufreq, governor_owners, gpu, services
 from operations.item import Item, judged, unread
 
 
@@ -36,14 +36,14 @@ def governor(state: HostState, want: str, cap_mhz: int | None) -> Iterator[Item]
     yield judged("cpu", "governor at boot", want, seen, kept)
 
 
-def governor_owners(state: HostState, names: list[str]) -> Item:
+def owners(state: HostState, names: list[str]) -> Item:
     name, wanted = "other governor owners", "none can start"
-    found = cpufreq.other_owners(state, names)
+    found = governor_owners.other_owners(state, names)
     if isinstance(found, Unknown):
         return unread("cpu", name, wanted, found)
     if isinstance(state.cpufreq, Cpufreq) and not state.cpufreq.supported:
         return Item("cpu", name, wanted, "no CPU frequency policies", "unsupported")
-    left = cpufreq.owners_left(found)
+    left = governor_owners.left_over(found)
     down = [services.described(unit) for unit in found.asked.values() if not unit.absent]
     return judged("cpu", name, wanted, "; ".join(left or down) or "none here", not left)
 
@@ -86,5 +86,5 @@ def gpu_lock(state: HostState, span: tuple[int, int]) -> Item:
 def items(cluster: Cluster, state: HostState, settings: Mapping[str, Any]) -> Iterator[Item]:
     """settings: files/host.yaml."""
     yield from governor(state, settings["governor"], cluster.clocks.cpu_max_mhz)
-    yield governor_owners(state, settings["governor_owners"])
+    yield owners(state, settings["governor_owners"])
     yield from limits(cluster, state)

@@ -62,10 +62,18 @@ def unlocked(state: HostState, found: Gpus, span: Span) -> list[str]:
     return [f"{g.name} at {g.sm_mhz} MHz" for g in gpus if g.sm_mhz and g.sm_mhz > span[1]]
 
 
+def withdrawn(state: HostState) -> bool:
+    """Does our unit still lock the clocks, now or at the next start?"""
+    if not isinstance(state.services, Services):
+        return False
+    unit = state.services.asked.get(UNIT)
+    return unit is not None and (not unit.asleep or unit.file_state == "enabled")
+
+
 @operation()
 def locked(job: Job, rank: int) -> Commands:
     """
-    Lock the GPU's clocks as the owner's file says; without that nothing is touched.
+    Lock the GPU's clocks as the owner's file says; without that only a lock of ours is released.
 
     + job: the run (it reads the GPU when clocks are wanted)
     + rank: of this host
@@ -75,10 +83,16 @@ def locked(job: Job, rank: int) -> Commands:
     """
     host = job.hosts[rank]
     span = job.cluster.clocks.gpu_mhz
-    if span is None:
-        host.noop("no GPU clocks are asked for (clocks.gpu_mhz)")
-        return
     state = job.read(host)
+    if span is None:
+        if not withdrawn(state):
+            host.noop("no GPU clocks are asked for (clocks.gpu_mhz)")
+            return
+        yield StringCommand(f"systemctl disable --quiet --now {UNIT}")
+        job.changed(host)
+        if withdrawn(job.read(host)):
+            yield refuse(job, f"{host.name}: {UNIT} still locks the GPU's clocks; disable it")
+        return
     found = seen(state)
     if isinstance(found, Unknown) or found.unread:
         why = found if isinstance(found, Unknown) else found.unread

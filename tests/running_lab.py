@@ -23,6 +23,7 @@ from lab.paths import lab_home
 from lab.ssh import boot_id, wait
 
 REPOSITORY = Path(__file__).parents[1]
+INVENTORY = "inventory/lab.py"
 HOSTS = ("spark1", "spark2")
 API = "http://127.0.0.1:18888"  # the head's API, forwarded by the lab
 # A verb that has to boot a host takes up to five minutes under emulation on a busy machine.
@@ -102,29 +103,29 @@ class FirstServe:
     ended: float
 
 
-def job(name: str, state_home: Path, *words: str) -> Run:
+def job(name: str, state_home: Path, *words: str, inventory: str = INVENTORY) -> Run:
     """Run deploys/`name`.py on the lab; its receipt and logs go below `state_home`.
 
     words: more of pyinfra's command line, as `--data`, `quiet=5`
     """
     before = set(state_home.glob("spark-converge/*"))
     began = time.monotonic()
-    done = _pyinfra(name, "-y", *words, state_home=state_home)
+    done = _pyinfra(name, "-y", *words, state_home=state_home, inventory=inventory)
     seconds = time.monotonic() - began
     new = sorted(set(state_home.glob("spark-converge/*")) - before)
     return Run(done.returncode, done.stdout, seconds, new[-1] if new else None)
 
 
-def ran(name: str, state_home: Path) -> Run:
+def ran(name: str, state_home: Path, inventory: str = INVENTORY) -> Run:
     """As job(); AssertionError with its output when it fails."""
-    run = job(name, state_home)
+    run = job(name, state_home, inventory=inventory)
     assert run.status == 0, run.text
     return run
 
 
-def planned(name: str, state_home: Path) -> list[str]:
+def planned(name: str, state_home: Path, inventory: str = INVENTORY) -> list[str]:
     """`operation on host` for everything that a dry run of deploys/`name`.py would change."""
-    done = _pyinfra(name, "--dry", "--json", state_home=state_home)
+    done = _pyinfra(name, "--dry", "--json", state_home=state_home, inventory=inventory)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     plan = json.loads(done.stdout)["plan"]
     return [f"{step['name']} on {host}" for step in plan for host in step["hosts_with_change"]]
@@ -133,7 +134,7 @@ def planned(name: str, state_home: Path) -> list[str]:
 def started(name: str, state_home: Path) -> subprocess.Popen[str]:
     """deploys/`name`.py as a process whose output is read while it runs."""
     return subprocess.Popen(
-        _line(name, "-y"),
+        _line(INVENTORY, name, "-y"),
         cwd=REPOSITORY,
         env=_environment(state_home),
         stdin=subprocess.DEVNULL,
@@ -143,17 +144,19 @@ def started(name: str, state_home: Path) -> subprocess.Popen[str]:
     )
 
 
-def _line(name: str, *options: str) -> list[str]:
-    return [sys.executable, "-m", "pyinfra", "inventory/lab.py", f"deploys/{name}.py", *options]
+def _line(inventory: str, name: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", "pyinfra", inventory, f"deploys/{name}.py", *options]
 
 
 def _environment(state_home: Path) -> dict[str, str]:
     return os.environ | {"XDG_STATE_HOME": str(state_home)}
 
 
-def _pyinfra(name: str, *options: str, state_home: Path) -> subprocess.CompletedProcess[str]:
+def _pyinfra(
+    name: str, *options: str, state_home: Path, inventory: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        _line(name, *options),
+        _line(inventory, name, *options),
         cwd=REPOSITORY,
         env=_environment(state_home),
         stdin=subprocess.DEVNULL,

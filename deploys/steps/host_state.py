@@ -10,6 +10,7 @@ from deploys.steps.begin import full_read, host_settings
 from operations import (
     boot,
     cpufreq,
+    governor_owners,
     gpu,
     images,
     job,
@@ -40,7 +41,7 @@ def harmless(run: Job, rank: int) -> None:
     services.down_for_good(
         job=run, rank=rank, names=settings["services_down"], name="Desktop services down for good"
     )
-    cpufreq.sole_owner(
+    governor_owners.sole_owner(
         job=run,
         rank=rank,
         names=settings["governor_owners"],

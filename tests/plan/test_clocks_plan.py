@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from operations.gpu import UNIT
 from tests.plan.conftest import Pair
 from tests.plan.made_pair import PROFILES, bare, unit
 from tests.unit.test_verify_items import MACHINE
@@ -44,6 +45,18 @@ def test_limits_are_set_after_the_other_owners_are_down(pair: Make) -> None:
 def test_converged_limits_are_no_change(pair: Make) -> None:
     run = converge(pair(clocks=CLOCKS)).plan("prepare")
     assert (run.status, run.changes) == (0, [])
+
+
+def test_limits_that_the_owner_took_out_again_are_taken_back(pair: Make) -> None:
+    made = converge(pair(clocks=CLOCKS))
+    made.data["clocks"] = {}
+    assert made.plan("prepare").changes == [
+        ("CPU governor on every policy", BOTH),  # the boot unit, without the cap
+        ("GPU clocks locked", BOTH),
+    ]
+    for snapshot in made.snapshots:
+        snapshot["services"]["units"][UNIT] = unit(UNIT, "inactive", "disabled")
+    assert "GPU clocks locked" not in dict(made.plan("prepare").changes)
 
 
 def test_a_host_without_nvidia_smi_is_said_and_left_alone(pair: Make) -> None:

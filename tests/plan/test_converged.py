@@ -20,6 +20,7 @@ from operations import (
     cpufreq,
     crontab,
     fabric,
+    governor_owners,
     images,
     maintenance,
     memory,
@@ -52,7 +53,7 @@ def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
     yield maintenance.held, {"names": settings["maintenance_held"]}
     yield boot.default_target, {"target": settings["boot_target"]}
     yield services.down_for_good, {"names": settings["services_down"]}
-    yield cpufreq.sole_owner, {"names": settings["governor_owners"]}
+    yield governor_owners.sole_owner, {"names": settings["governor_owners"]}
     yield cpufreq.governor, {"want": settings["governor"]}
     yield images.present, {"stack": stack}
     yield shards.verified, {"stack": stack}
