@@ -43,6 +43,7 @@ from facts import (
     shards,
     starters,
     sysctl,
+    userunits,
 )
 from facts.machine import Gpus
 from facts.unknown import Unknown, parsed
@@ -56,12 +57,13 @@ END = "--end of spark-host--"
 class Ask:
     """What a job wants to know beyond the fixed parts.
 
-    units: systemd units; images: references by digest; shards: (directory, lock hash) pairs;
-    files: paths of our own files; words: names in a command that mean a known stack; sysctl: kernel
-    settings; extra: parts that are read only when asked for.
+    units: systemd units; user_units: those of users; images: references by digest; shards:
+    (directory, lock hash) pairs; files: paths of our own files; words: names in a command that mean
+    a known stack; sysctl: kernel settings; extra: parts that are read only when asked for.
     """
 
     units: tuple[str, ...] = ()
+    user_units: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     shards: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
@@ -92,6 +94,7 @@ class HostState:
     starters: starters.Starters | Unknown
     maintenance: maintenance.Maintenance | Unknown
     reach: reach.Reach | Unknown
+    userunits: userunits.UserUnits | Unknown
     containers: containers.Containers | Unknown
     images: images.Images | Unknown
     shards: shards.Shards | Unknown
@@ -155,6 +158,7 @@ def state_of(answer: object) -> HostState:
         starters=parsed(part.get("starters"), starters.parse),
         maintenance=parsed(part.get("maintenance"), maintenance.parse),
         reach=parsed(part.get("reach"), reach.parse),
+        userunits=parsed(part.get("userunits"), userunits.parse),
         containers=parsed(part.get("containers"), containers.parse),
         images=parsed(part.get("images"), images.parse),
         shards=parsed(part.get("shards"), shards.parse),

@@ -28,6 +28,7 @@ from operations import (
     resurrection,
     services,
     shards,
+    userunits,
 )
 from operations.item import Item, judged, unread
 from operations.pair import fabric_facts, foreign, hca_addresses
@@ -284,6 +285,7 @@ def items(
         target(state, settings["boot_target"]),
         program(state),
         *desktop(state, settings["services_down"]),
+        *userunits.items(state, settings["user_units_down"]),
         *held(state, settings["maintenance_held"]),
         *clock_items.items(cluster, state, settings),
         *network(cluster, node, state),

@@ -36,7 +36,7 @@ from stacks.render import check_pair
 # Parts of a host's state without which no job can decide anything.
 NEEDED = (
     *("boot", "services", "cpufreq", "fabric", "memory", "sysctl", "logind", "oom"),
-    *("crontab", "starters", "maintenance", "reach", "containers"),
+    *("crontab", "starters", "maintenance", "reach", "userunits", "containers"),
 )
 
 

@@ -75,6 +75,7 @@ def ask_of(
             *host_settings()["maintenance_held"],
             *(cpufreq.UNIT, gpu.UNIT),
         ),
+        user_units=tuple(host_settings()["user_units_down"]),
         images=tuple(one.image_reference for one in wanted if not one.unlocked),
         shards=tuple(
             (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted

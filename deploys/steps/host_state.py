@@ -20,6 +20,7 @@ from operations import (
     services,
     shards,
     sysctl,
+    userunits,
 )
 from operations.job import Job
 from stacks.definition import Stack
@@ -41,6 +42,7 @@ def harmless(run: Job, rank: int) -> None:
     services.down_for_good(
         job=run, rank=rank, names=settings["services_down"], name="Desktop services down for good"
     )
+    userunits.down_for_good(job=run, rank=rank, name="Desktop units of users down for good")
     governor_owners.sole_owner(
         job=run,
         rank=rank,

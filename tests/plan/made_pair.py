@@ -355,6 +355,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         },
         "maintenance": {"busy": [], "needrestart": True},
         "reach": {"wifi": []},
+        "userunits": {"units": []},
         "starters": {"units": [], "scripts": [], "at_jobs": []},
         "containers": {"installed": True, "containers": [old_rank(dsf)]},
         "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},

@@ -29,6 +29,7 @@ from operations import (
     resurrection,
     services,
     shards,
+    userunits,
 )
 from operations.job import Job
 from stacks.definition import Stack, load, names
@@ -53,6 +54,7 @@ def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
     yield maintenance.held, {"names": settings["maintenance_held"]}
     yield boot.default_target, {"target": settings["boot_target"]}
     yield services.down_for_good, {"names": settings["services_down"]}
+    yield userunits.down_for_good, {}
     yield governor_owners.sole_owner, {"names": settings["governor_owners"]}
     yield cpufreq.governor, {"want": settings["governor"]}
     yield images.present, {"stack": stack}

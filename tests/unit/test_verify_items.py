@@ -129,6 +129,11 @@ def update(snapshot: Snapshot) -> None:
     )
 
 
+def miner(snapshot: Snapshot) -> None:
+    one = {"user": "nvidia", "name": "localsearch-3.service", "masked": False, "active": "active"}
+    snapshot["userunits"]["units"] = [one, one | {"user": "root", "masked": True}]
+
+
 def restarts(snapshot: Snapshot) -> None:
     snapshot["files"][maintenance.NEEDRESTART] = None
 
@@ -236,6 +241,7 @@ def earlyoom(snapshot: Snapshot) -> None:
         (override, {"boots into"}),
         (update, {"apt-daily-upgrade.timer"}),
         (restarts, {"needrestart"}),
+        (miner, {"user unit localsearch-3.service"}),
         (cable, {f"link {PORTS[1]}"}),
         (member, {f"link {PORTS[1]}"}),
         (frames, {"fabric"}),
@@ -275,6 +281,7 @@ def test_one_drift_is_one_line(
         ("program", {"on-host program"}),
         ("services", {"governor at boot", "other governor owners", *SERVICES}),
         ("maintenance", {"needrestart"}),
+        ("userunits", {f"user unit {name}" for name in host_settings()["user_units_down"]}),
         ("cpufreq", {"governor", "other governor owners"}),
         ("files", {"governor at boot", "sysctl at boot", "needrestart"}),
         ("fabric", {"fabric", *(f"link {port}" for port in PORTS)}),

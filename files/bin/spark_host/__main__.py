@@ -19,6 +19,7 @@
     python3 spark_host images   run|poll ...                         pull an image by its digest
     python3 spark_host survey   run|poll ...                         hash all that is there
     python3 spark_host cpufreq  settle                               other owners of the governor
+    python3 spark_host userunits down ...                            desktop units of users
     python3 spark_host rearm    ...                                  give back some of it only
 
 Each command prints one JSON document and the line in END, so that a cut-off answer is seen; one
@@ -36,7 +37,7 @@ from run import Failed
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
     *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind"),
-    *("fetch", "lend", "rearm", "images", "survey"),
+    *("fetch", "lend", "rearm", "userunits", "images", "survey"),
 )
 END = "--end of spark-host--"
 

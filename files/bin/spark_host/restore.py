@@ -21,6 +21,7 @@ import logind
 import network
 import starters
 import units
+import userunits
 from run import Failed
 
 OUR_UNIT = re.compile(r"/etc/systemd/system/([^/]+\.(?:service|timer|socket|path|mount))$")
@@ -83,6 +84,7 @@ def look(
     services = named(entries, "unit")
     shown = units.show([kinds.subject(e) for e in services])
     found += each(services, lambda e: kinds.look_unit(e, shown[kinds.subject(e)]))
+    found += each(named(entries, userunits.PREFIX), userunits.look)
     found += each(named(entries, "governor"), kinds.look_governor)
     found += each(named(entries, "cpu_max"), kinds.look_cap)
     profiles = named(entries, "profile")
@@ -187,6 +189,7 @@ def give_back(
     for entry in named(todo, "restart"):
         attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))
+    attempt(failures, "units of users", userunits.give, named(todo, userunits.PREFIX))
     give_clocks(todo, failures)
     attempt(failures, "held units", starters.rearm)
     give_files(jobs, forced, failures)

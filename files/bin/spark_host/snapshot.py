@@ -29,6 +29,7 @@ import shm
 import starters
 import sysctls
 import units
+import userunits
 from run import Failed, read, run, which
 
 INSTALLED = "/usr/local/lib/spark-converge/spark_host"
@@ -265,6 +266,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "starters": starters.section,
     "maintenance": maintenance.section,
     "reach": reach.section,
+    "userunits": userunits.section,
     "containers": containers.section,
     "images": containers.images,
     "shards": shards.section,
