@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import hub
 from lab.arch import Arch
 from lab.errors import LabError
 from lab.hostfiles import MANAGEMENT_IP
@@ -87,8 +88,10 @@ def command(guest: Guest, image: Image, arch: Arch, accel: str) -> list[str]:
     management = ",".join(
         [
             "user,id=management,restrict=on",
-            f"guestfwd=tcp:10.0.2.100:{REGISTRY_PORT}-cmd:"
-            f"socat STDIO TCP4:127.0.0.1:{REGISTRY_PORT}",
+            *(
+                f"guestfwd=tcp:10.0.2.100:{port}-cmd:socat STDIO TCP4:127.0.0.1:{port}"
+                for port in (REGISTRY_PORT, hub.PORT)
+            ),
             *(
                 f"hostfwd=tcp:127.0.0.1:{here}-{MANAGEMENT_IP[guest.name]}:{there}"
                 for here, there in forwards
