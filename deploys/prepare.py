@@ -1,6 +1,8 @@
 """Bring the hosts to their known state without launching anything.
 
 MUTATES HOST, never a running engine: while a rank runs, the fabric waits and is named.
+Model files go on being read at the hosts when this run is cut off; the next run joins that.
+`--data verify=full`: read every byte of the model, whatever was proven before.
 Undone by: undo.py, or `sudo spark-converge-undo` at the host itself.
 """
 

@@ -154,11 +154,11 @@ class Count:
 
 
 def here(name: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    """In the unit: do it, and leave the answer behind."""
+    """In the unit: do it, and leave the answer behind; what goes to the journal is short."""
     try:
         answer = work(take_request(name))
     except (Failed, OSError, ValueError, LookupError) as error:
         said = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
         answer = {"ok": False, "message": said}
     write(name, "answer", answer)
-    return answer
+    return {"ok": answer["ok"]}
