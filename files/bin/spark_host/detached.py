@@ -24,6 +24,7 @@ from run import Failed, run
 STATE = "/run/spark-converge"
 TELL_S = 1.0
 LOOK_S = 0.1
+END_S = 30
 Progress = dict[str, Any]
 
 
@@ -38,6 +39,16 @@ def unit(name: str) -> str:
 def active(name: str) -> bool:
     _code, out, _err = run(["systemctl", "is-active", unit(name)])
     return out.strip() in ("active", "activating", "deactivating")
+
+
+def at_work(name: str) -> bool:
+    """Whether it is still to answer; a unit that has answered is given the time to end."""
+    until = time.monotonic() + END_S
+    while active(name) and time.monotonic() < until:
+        if load(name, "answer") is None:
+            return True
+        time.sleep(LOOK_S)
+    return False
 
 
 def write(name: str, part: str, value: Any) -> None:
@@ -70,17 +81,17 @@ def start(name: str, subject: str, request: dict[str, Any], apart: tuple[str, ..
     apart: work that must not go on at the same time. Raises Failed with what is in the way.
     """
     for other in apart:
-        if active(other):
+        if at_work(other):
             raise Failed(
                 f"{load(other, 'subject')} is at work here; it goes on by itself, run this again "
                 f"later (`systemctl stop {unit(other)}` ends it)"
             )
-    if active(name):
-        at_work = load(name, "subject")
-        if at_work == subject:
+    if at_work(name):
+        running = load(name, "subject")
+        if running == subject:
             return
         raise Failed(
-            f"{at_work} is at work here; it goes on by itself, run this again later "
+            f"{running} is at work here; it goes on by itself, run this again later "
             f"(`systemctl stop {unit(name)}` ends it)"
         )
     os.makedirs(STATE, mode=0o700, exist_ok=True)
