@@ -197,6 +197,22 @@ def test_a_pair_that_runs_what_is_wanted_but_does_not_answer_is_launched_anew(pa
     ]
 
 
+def test_a_kernel_command_line_that_wins_is_a_warning_and_no_change(pair: Made) -> None:
+    """Field case B11, case 4: it is the owner's to change."""
+    made = pair()
+    made.snapshots[:] = running(made.cluster, made.lab, made.dsf)
+    made.snapshots[1]["boot"] |= {
+        "override": "systemd.unit=graphical.target",
+        "override_from": ["/etc/default/grub.d/kiosk.cfg"],
+    }
+    assert made.plan("prepare").changes == []
+    told = made.run("prepare", "--dry").err
+    assert (
+        "does not boot into multi-user.target: the kernel command line has "
+        "systemd.unit=graphical.target, set in /etc/default/grub.d/kiosk.cfg"
+    ) in told
+
+
 def test_prepare_on_converged_hosts_lists_no_change(pair: Made) -> None:
     made = pair()
     made.snapshots[:] = running(made.cluster, made.lab, made.dsf)

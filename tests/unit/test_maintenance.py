@@ -12,8 +12,10 @@ import pytest
 
 from deploys.steps.begin import host_settings
 from facts.snapshot import HostState, state_of
+from operations import maintenance
 from operations.maintenance import at_work, needrestart_missing, runs, unread, unsettled
 from operations.services import plan
+from tests.plan.made_job import made_job
 from tests.plan.made_pair import (
     UPDATES,
     Snapshot,
@@ -103,12 +105,12 @@ def test_the_state_of_a_unit_alone_tells_a_run() -> None:
 def test_holders_of_package_locks_and_blockers_of_a_shutdown_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maintenance = module("maintenance")
+    on_host = module("maintenance")
     lock = tmp_path / "lock-frontend"
     lock.touch()
-    monkeypatch.setattr(maintenance, "LOCKS", (str(lock),))
-    monkeypatch.setattr(maintenance, "NEEDRESTART", str(tmp_path / "absent"))
-    monkeypatch.setattr(maintenance, "INHIBITORS", str(tmp_path / "inhibit" / "*"))
+    monkeypatch.setattr(on_host, "LOCKS", (str(lock),))
+    monkeypatch.setattr(on_host, "NEEDRESTART", str(tmp_path / "absent"))
+    monkeypatch.setattr(on_host, "INHIBITORS", str(tmp_path / "inhibit" / "*"))
     (tmp_path / "inhibit").mkdir()
     os.mkfifo(tmp_path / "inhibit" / "1.ref")
     for number, (who, mode) in enumerate(
@@ -119,9 +121,25 @@ def test_holders_of_package_locks_and_blockers_of_a_shutdown_are_found(
         )
     with lock.open("w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
-        found: dict[str, Any] = maintenance.section({})
+        found: dict[str, Any] = on_host.section({})
     held, blocked = found["busy"]
     assert held.endswith(f"(process {os.getpid()}) has {lock}")
     assert blocked == "fwupd (process 0) blocks a shutdown: Update in progress"
     assert found["needrestart"] is False
-    assert maintenance.lock_holders() == []
+    assert on_host.lock_holders() == []
+
+
+@pytest.mark.parametrize(("busy", "good"), [([], True), (["dpkg (process 7) has a lock"], False)])
+def test_a_run_is_awaited_and_named_when_it_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: list[str], good: bool
+) -> None:
+    monkeypatch.setattr(maintenance, "WAIT_S", -1)
+    monkeypatch.setattr(maintenance, "LOOK_EVERY_S", 0)
+    pair = [made(tmp_path, dirty) for _ in range(2)]
+    pair[0]["maintenance"]["busy"] = busy
+    job = made_job(cluster(), pair, None, ())
+    assert maintenance._wait(job.state, job.hosts[0], job, NAMES) is good
+    if busy:
+        assert job.problem is not None
+        assert "spark1: dpkg (process 7) has a lock after" in job.problem
+        assert "it is not ended from here" in job.problem
