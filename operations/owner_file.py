@@ -19,6 +19,7 @@ from facts.fabric import Fabric
 from facts.snapshot import HostState
 from inventory.schema import BOND_DEVICE, Cluster
 from inventory.values import AbsolutePath, Label, ManagementAddress
+from operations.netplan_files import usable
 from operations.pair import containers_of, engines, foreign
 from stacks.definition import Stack
 
@@ -98,6 +99,21 @@ def interfaces(hosts: Sequence[Seen]) -> list[str]:
     plugged = [[c.interfaces[0] for c in cages(seen) if c.carrier] for seen in hosts]
     there = [[c.interfaces[0] for c in cages(seen)] for seen in hosts]
     return common(plugged) or common(there)
+
+
+def rails(hosts: Sequence[Seen]) -> dict[str, list[ipaddress.IPv4Interface]]:
+    """{port: address by host} of two ports that have a subnet each, the same one on every host;
+    none when there are not just two of them. The twins of one cable may be the two rails."""
+    found: dict[str, list[ipaddress.IPv4Interface]] = {}
+    for name in common([[i for c in cages(seen) for i in c.interfaces] for seen in hosts]):
+        links = [seen.fabric.links.get(name) for seen in hosts]
+        texts = [next(filter(usable, link.addresses), None) if link else None for link in links]
+        held = [ipaddress.IPv4Interface(text) for text in texts if text]
+        if len(held) == len(hosts) and len({one.network for one in held}) == 1:
+            found[name] = held
+    networks = {held[0].network for held in found.values()}
+    whole = len(found) == len(networks) == 2 and len({n.prefixlen for n in networks}) == 1
+    return found if whole and not bond_members(hosts) else {}
 
 
 def common(lists: Sequence[Sequence[str]]) -> list[str]:
@@ -236,11 +252,12 @@ def remarks(seen: Seen, known: Sequence[Stack]) -> list[str]:
 
 def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -> dict[str, Any]:
     """What the template takes. ssh: user, and port, key, config_file where they were given."""
-    names = interfaces(hosts)
+    two = rails(hosts)
+    names = list(two) or interfaces(hosts)
     addresses, prefix, why = addressing(hosts, names)
     titles = node_names(hosts)
     bonded = bond_members(hosts)
-    mode = "single" if len(names) == 1 else "bond"
+    mode = "dual-rail" if two else "single" if len(names) == 1 else "bond"
     bond = hosts[0].fabric.bonds.get(BOND_DEVICE) if bonded else None
     links = [seen.fabric.links.get(BOND_DEVICE if bonded else n) for seen in hosts for n in names]
     stack, rollback = stacks(hosts, known)
@@ -252,6 +269,7 @@ def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -
                 "name": titles[rank],
                 "address": management(seen),
                 "fabric_address": addresses[rank],
+                "rail2_address": str(two[names[1]][rank].ip) if two else None,
                 "remarks": remarks(seen, known),
             }
             for rank, seen in enumerate(hosts)

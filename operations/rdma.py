@@ -16,8 +16,10 @@ from pyinfra.api.state import State
 
 from facts.fabric import Fabric
 from inventory.schema import Cluster
+from operations.item import Verdict
 from operations.job import Commands, Job, fail
 from operations.pair import fabric_facts, faults, hca_addresses
+from operations.parity import Line
 from operations.remote import RemoteError, call
 
 PINGPONG, WRITE_BW = "ibv_rc_pingpong", "ib_write_bw"
@@ -27,6 +29,7 @@ PORT = 18515  # of both programs when nobody names one
 DEGRADED_GBPS = (8.0, 25.0)
 GOOD_SHARE = 0.4
 FAST_GBPS = 100.0  # of a slower link nothing is known to judge it by
+DEGRADED = "a ConnectX-7 that started badly; power both hosts off at the wall and on again"
 Judgement = Literal["good", "degraded init", "slow", "not judged"]
 
 
@@ -97,6 +100,44 @@ def between(job: Job, one: Exchange, program: str, port: int) -> str:
     finally:
         with contextlib.suppress(RemoteError):
             call(other, "rdma", "end", timeout_s=20)
+
+
+def bandwidth(job: Job) -> list[Line]:
+    """One line for each pair of devices that can meet: what ib_write_bw says, and whether that is
+    a badly initialised card. Writes for five seconds over each, so it is asked for by the owner."""
+    fabrics = [s.fabric for s in job.states() if isinstance(s.fabric, Fabric)]
+    names = [h.name for h in job.hosts]
+    if len(fabrics) < len(names):
+        return [Line("RDMA write", (None,) * len(names), "unknown")]
+    why = lacking(fabrics, names, WRITE_BW)
+    found = list(exchanges(job.cluster, fabrics))
+    if why or not found:
+        told = why or "no active device"
+        return [Line("RDMA write", (told,) * len(names), "unsupported")]
+    return [_measured(job, one, fabrics[0], number) for number, one in enumerate(found)]
+
+
+def _measured(job: Job, one: Exchange, head: Fabric, number: int) -> Line:
+    name = f"RDMA write {one.device}"
+    rate = next(h.rate_gbps for h in head.hcas if h.name == one.device)
+    try:
+        gbps = average_gbps(between(job, one, WRITE_BW, PORT + number))
+        said = "no figure in the report of ib_write_bw"
+    except RemoteError as error:
+        gbps, said = None, str(error)
+    if gbps is None:
+        return _line(job, one, name, said, "unknown", "")
+    verdict = judged(gbps, rate)
+    told = f"{gbps:.1f} Gb/s, {verdict}" + (f" (link {rate:.0f})" if rate else "")
+    good = verdict in ("good", "not judged")
+    note = DEGRADED if verdict == "degraded init" else ""
+    return _line(job, one, name, told, "ok" if good else "drift", note)
+
+
+def _line(job: Job, one: Exchange, name: str, said: str, verdict: Verdict, note: str) -> Line:
+    """Told in the column of the host that was written to."""
+    found = tuple(said if host.name == job.hosts[one.rank].name else "-" for host in job.hosts)
+    return Line(name, found, verdict, note)
 
 
 def _exchange(state: State, host: Host, job: Job) -> bool:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from facts.snapshot import HostState, unread
 from facts.unknown import Unknown
-from operations import pair, parity
+from operations import pair, parity, rdma
 from operations.item import Item, judged
 from operations.items import items
 from operations.job import Job, make_run_folder
@@ -75,6 +75,8 @@ def page_of(job: Job, stack: Stack, settings: Mapping[str, Any]) -> Page:
         lines.append(parity.image_line(stack, states))
     tag = parity.tag_line(stack, len(states))
     lines += [tag] if tag else []
+    if job.hosts[0].data.get("bandwidth") and not any(why_unread(job, h) for h in job.hosts):
+        lines += rdma.bandwidth(job)
     return Page(tuple(columns), tuple(lines), serving(job, stack, states))
 
 

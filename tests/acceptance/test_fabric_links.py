@@ -37,12 +37,14 @@ def test_fabric_address_is_on_its_device_and_on_no_other(
     host: Host, cluster: Cluster, node: Node
 ) -> None:
     text = read(host, "ip -o -4 addr show")
+    rails = cluster.rails(node)
     where = [
         (fields[1], fields[3])
         for fields in map(str.split, text.splitlines())
-        if fields[3].split("/")[0] == node.fabric_address
+        if fields[3].split("/")[0] in {address for _, address in rails}
     ]
-    assert where == [(cluster.fabric.device, f"{node.fabric_address}/{cluster.fabric.prefix}")]
+    wanted = [(device, f"{address}/{cluster.fabric.prefix}") for device, address in rails]
+    assert sorted(where) == sorted(wanted)
 
 
 def test_netplan_files_of_the_fabric_are_readable_by_root_only(
@@ -60,5 +62,5 @@ def test_full_frames_cross_the_fabric_unfragmented(
 ) -> None:
     size = cluster.fabric.mtu - HEADERS_BYTES
     for other in cluster.nodes:
-        if other.rank != node.rank:
-            read(host, f"ping -M do -s {size} -c 3 -i 0.3 -W 3 -q {other.fabric_address} 2>&1")
+        for _, address in cluster.rails(other) if other.rank != node.rank else ():
+            read(host, f"ping -M do -s {size} -c 3 -i 0.3 -W 3 -q {address} 2>&1")

@@ -56,7 +56,7 @@ def test_a_wrong_address_of_the_management_link_is_refused_before_any_apply(
 ) -> None:
     on(HOST, "sed -i s/10.0.2.12/10.0.2.99/ /etc/netplan/01-mgmt.yaml")
     before = {host: reading(host) for host in HOSTS}
-    run = job("prepare", state_home, owner(tmp_path / "bond"))
+    run = job("prepare", state_home, inventory=owner(tmp_path / "bond"))
     assert run.status == 1
     assert (
         "spark2: /etc/netplan/01-mgmt.yaml: addresses of enP7s7 are 10.0.2.99/24, the link has "

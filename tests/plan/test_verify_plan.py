@@ -94,3 +94,35 @@ def test_nothing_is_executed_whatever_the_flags(pair: Make, arguments: tuple[str
 def test_eight_hosts_stand_side_by_side(pair: Make) -> None:
     run = converge(pair(8)).run("verify")
     assert (run.status, len(result(run)["hosts"])) == (0, 8)
+
+
+REPORT = """\
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      883500           0.00               13.20  		   0.176531
+"""
+
+
+@pytest.mark.parametrize(
+    ("tools", "verdict", "told"),
+    [
+        (["ib_write_bw"], "drift", "13.2 Gb/s, degraded init (link 200)"),
+        ([], "unsupported", "ib_write_bw is not installed on @fake/spark1, @fake/spark2"),
+    ],
+)
+def test_d17_bandwidth_is_measured_on_request_only(
+    pair: Make, tools: list[str], verdict: str, told: str
+) -> None:
+    made = converge(pair())
+    made.answers.update({" rdma serve ": {}, " rdma meet ": {"out": REPORT}, " rdma end": {}})
+    for snapshot in made.snapshots:
+        snapshot["fabric"]["tools"] = tools
+        snapshot["fabric"]["rdma"]["rocep1s0f0"]["rate"] = "200 Gb/sec (4X HDR)"
+    run = made.run("verify", "--data", "bandwidth=yes")
+    (line,) = (one for one in result(run)["parity"] if one["name"].startswith("RDMA write"))
+    assert (line["verdict"], told in line["found"].values()) == (verdict, True)
+    assert run.status == (1 if verdict == "drift" else 0)
+
+
+def test_no_bandwidth_is_measured_unasked(pair: Make) -> None:
+    run = converge(pair()).run("verify")
+    assert "RDMA write" not in json.dumps(result(run))

@@ -144,6 +144,18 @@ def test_twins_of_one_cage_are_one_cable(known: tuple[Stack, ...]) -> None:
     assert "# now: 1500" in text(values(found, known, SSH))
 
 
+@pytest.mark.parametrize("second", ["enP2p1s0f0np0", "enp1s0f1np1"])
+def test_two_ports_with_a_subnet_each_are_two_rails(known: tuple[Stack, ...], second: str) -> None:
+    snapshots = [spark(rank, TWO_CABLES, f"10.0.0.{rank + 1}/24") for rank in range(2)]
+    for rank, snapshot in enumerate(snapshots):
+        snapshot["fabric"]["interfaces"][second]["addresses"] = [f"10.0.1.{rank + 1}/24"]
+    made = filled(hosts(snapshots), known)
+    assert (made.fabric.mode, made.fabric.interfaces) == ("dual-rail", ("enp1s0f0np0", second))
+    assert [n.rail2_address for n in made.nodes] == ["10.0.1.1", "10.0.1.2"]
+    snapshots[1]["fabric"]["interfaces"][second]["addresses"] = ["10.0.2.2/24"]
+    assert filled(hosts(snapshots), known).fabric.mode == "bond"
+
+
 def test_two_cables_are_a_bond_of_the_two_cages(known: tuple[Stack, ...]) -> None:
     found = hosts([spark(rank, TWO_CABLES, None) for rank in range(2)])
     made = filled(found, known)

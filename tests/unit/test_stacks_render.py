@@ -227,3 +227,19 @@ def test_a_renumbered_gid_changes_the_environment_but_not_the_spec() -> None:
     )
     assert before.env != after.env
     assert before.spec == after.spec
+
+
+def test_two_rails_are_both_listed_in_one_range_and_never_crossed() -> None:
+    data = cluster().model_dump(mode="json")
+    for number, node in enumerate((data["head"], *data["workers"]), start=1):
+        node["rail2_address"] = f"192.168.101.{number}"
+    data["fabric"]["mode"] = "dual-rail"
+    both = Cluster.model_validate(data)
+    hcas = ("rocep1s0f0", "rocep1s0f1")
+    rails = replace(FABRIC, interface="a0", cidr=str(both.fabric_range), hcas=hcas)
+    env = rank_spec(definition.load("glm53-sglang-nvfp4"), both, 0, rails).env
+    assert env["NCCL_IB_HCA"] == "rocep1s0f0,rocep1s0f1"
+    assert env["NCCL_IB_ADDR_RANGE"] == "192.168.100.0/23"
+    assert env["NCCL_CROSS_NIC"] == "0"
+    assert env["GLOO_SOCKET_IFNAME"] == env["NCCL_SOCKET_IFNAME"] == "a0"
+    assert all(env.values())
