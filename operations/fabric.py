@@ -118,6 +118,15 @@ def _apply(state: State, host: Host, job: Job, node: Node) -> bool:
     return True
 
 
+def _remark(job: Job, host: Host, remarks: list[str]) -> None:
+    """Once a run, and in its receipt: with -y pyinfra does not plan, without it it plans first."""
+    told: dict[str, list[str]] = job.figures.setdefault("volatile", {})
+    if host.name not in told:
+        told[host.name] = remarks
+        for remark in remarks:
+            host.log(remark, log_func=logger.warning)
+
+
 @operation()
 def converged(job: Job, node: Node, after_teardown: bool) -> Commands:
     """
@@ -152,8 +161,7 @@ def converged(job: Job, node: Node, after_teardown: bool) -> Commands:
             log_func=logger.warning,
         )
         return
-    for remark in () if job.executing else volatile(job.cluster, fabric):
-        host.log(remark, log_func=logger.warning)
+    _remark(job, host, volatile(job.cluster, fabric))
     if busy and job.executing:
         yield refuse(job, f"the fabric is not touched while {', '.join(busy)} runs")
         return

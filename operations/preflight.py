@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from pyinfra import logger
 from pyinfra.api.operation import operation
-from pyinfra.context import host as this_host
 
 from facts.cpufreq import Cpufreq
 from facts.fabric import Fabric
@@ -136,10 +135,14 @@ def fabrics_of(states: Sequence[HostState]) -> list[Fabric]:
 
 
 def advise(job: Job, launches: bool) -> None:
-    """Say once, while planning, what is worth knowing and forbids nothing."""
-    states = job.states()
-    made = specs(job.cluster, job.stack, states) if job.stack is not None and launches else []
-    for line in comm.advice(job.cluster, fabrics_of(states), made):
+    """Say once a run, and keep in its receipt, what is worth knowing and forbids nothing."""
+    with job.lock:
+        if "advice" in job.figures:
+            return
+        states = job.states()
+        made = specs(job.cluster, job.stack, states) if job.stack is not None and launches else []
+        job.figures["advice"] = list(comm.advice(job.cluster, fabrics_of(states), made))
+    for line in job.figures["advice"]:
         logger.warning(f"    advice: {line}")
 
 
@@ -155,8 +158,7 @@ def passed(job: Job, governor: str, launches: bool, settles: bool) -> Commands:
     """
     said = complaints(job, governor, launches, settles)
     if not said:
-        if not job.executing and this_host.name == job.hosts[0].name:
-            advise(job, launches)
+        advise(job, launches)
         return
     if not job.executing:
         stop_planning(job, said)
