@@ -42,6 +42,27 @@ def test_service_is_down_and_nothing_can_start_it(
         assert one.file in ("disabled", "masked"), seen
 
 
+def test_no_display_manager_runs(host: Host) -> None:
+    """By its real names: an alias of a masked unit counts as one of its own that never runs."""
+    names = "gdm.service lightdm.service sddm.service"
+    states = read(host, f"systemctl is-active {names} || true").split()
+    assert not {*states} - {"inactive", "failed"}
+
+
+def test_desktop_units_of_users_are_masked_for_everybody_with_linger(
+    host: Host, settings: dict[str, Any]
+) -> None:
+    for name in settings["user_units_down"]:
+        if not host.file(f"/usr/lib/systemd/user/{name}").exists:
+            continue
+        script = (
+            "for user in $(ls /var/lib/systemd/linger 2>/dev/null); do "
+            'home=$(getent passwd "$user" | cut -d: -f6); '
+            f'readlink "$home/.config/systemd/user/{name}" || echo "$user"; done'
+        )
+        assert {*read(host, script).split()} <= {"/dev/null"}, name
+
+
 def test_every_cpu_policy_runs_under_the_wanted_governor(
     host: Host, settings: dict[str, Any]
 ) -> None:

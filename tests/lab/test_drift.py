@@ -21,7 +21,7 @@ HOST = "spark2"
 CRONTAB = "/var/spool/cron/crontabs/root"
 POLICY = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 LOCK = "lab.lock.yaml"
-ROUNDS = 7
+ROUNDS = 8
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,17 @@ DRIFTS = (
         "systemctl enable --quiet bluetooth.service",
         "systemctl disable --quiet bluetooth.service",
         parameter="bluetooth.service",
+    ),
+    Drift(
+        "test_no_display_manager_runs",
+        "systemctl unmask --quiet gdm.service; systemctl start gdm.service; "
+        "ln -sfn /dev/null /etc/systemd/system/gdm.service; systemctl daemon-reload",
+        "systemctl stop gdm.service",
+    ),
+    Drift(
+        "test_desktop_units_of_users_are_masked_for_everybody_with_linger",
+        "touch /usr/lib/systemd/user/localsearch-3.service /var/lib/systemd/linger/nvidia",
+        "rm /usr/lib/systemd/user/localsearch-3.service /var/lib/systemd/linger/nvidia",
     ),
     Drift(
         "test_update_is_held",
@@ -151,8 +162,9 @@ DRIFTS = (
 
 # Each drift is in two of the rounds, and no two drifts are in the same two. A test that failed for
 # another drift too would fail in a round without its own; so equality in every round shows for each
-# test that its own drift makes it fail and no other does, in 7 runs instead of one each.
+# test that its own drift makes it fail and no other does, in 8 runs instead of one each.
 PLACES = dict(zip(DRIFTS, combinations(range(ROUNDS), 2), strict=False))
+assert len(PLACES) == len(DRIFTS)
 
 
 @contextmanager
