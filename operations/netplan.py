@@ -298,7 +298,9 @@ def trial_plan(cluster: Cluster, node: Node, fabric: Fabric) -> dict[str, Any]:
         gone |= {BOND_DEVICE} if bond is not None and _to_remake(cluster, bond) else set()
     return {
         "files": {FILE: document(cluster, node)},
-        "devices": sorted(name for name in {*ours, BOND_DEVICE} if _is_link_name(fabric, name)),
+        "devices": sorted(
+            name for name in ours | own_definitions(fabric) if _is_link_name(fabric, name)
+        ),
         "shadow": replaced(ours, fabric.netplan),
         "delete_links": sorted(gone),
         "created_links": [BOND_DEVICE] if bond is None and made else [],

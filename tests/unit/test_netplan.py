@@ -383,6 +383,15 @@ def test_d15_the_other_member_of_a_bond_is_freed_and_kept_for_undo() -> None:
     assert trial_plan(single, single.head, converged())["devices"] == ["bond0", *PORTS]
 
 
+def test_a_bond_over_other_ports_is_no_concern_of_two_rails() -> None:
+    links = {name: vars(one) for name, one in dual().links.items()}
+    links |= {"bond0": link(1500, "10.5.5.1/24", kind="bond"), "eth5": link(master="bond0")}
+    there = dual(interfaces=links, bonds={"bond0": bond_text({"eth5": "up"})})
+    assert why_not_converged(DUAL, DUAL.head, there) == complaints(DUAL, DUAL.head, there) == []
+    plan = trial_plan(DUAL, DUAL.head, there)
+    assert (plan["devices"], plan["delete_links"]) == ([*PORTS], [])
+
+
 def test_rails_that_were_swapped_are_named() -> None:
     swapped = dual(
         interfaces={PORTS[0]: link(9000, "192.168.101.1/24"), PORTS[1]: link(9000, ADDRESS)}
