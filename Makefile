@@ -5,7 +5,8 @@ help:
 	@echo "make demo      from nothing to a completion answered by two virtual hosts"
 	@echo "make test      style, unit, plan, and the main jobs and faults on the lab; stages timed"
 	@echo "make test-all  the same and all that takes longer on the lab"
-	@echo "make bench     a no-change prepare beside one cold read of the same state, on the lab"
+	@echo "make bench     a no-change prepare beside one cold read of the same state, on the lab;"
+	@echo "               model files verified, beside the disk's rate and other tools"
 	@echo "make lint      style and types only"
 	@echo "make lock      STACK=name: digests and hashes from the registry and the Hub; asks first"
 	@echo "make setup     packages (asks first) and the virtual environment in .venv"
@@ -27,6 +28,7 @@ test-all:
 
 bench: setup
 	@.venv/bin/python tools/bench.py
+	@.venv/bin/python tools/bench_shards.py
 
 lint: setup
 	@sh tools/lint.sh
