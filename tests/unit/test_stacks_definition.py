@@ -201,3 +201,39 @@ def test_restarting_ranks_are_refused(folder: Path) -> None:
     change(folder, container=data["container"] | {"restart": "unless-stopped"})
     (found,) = mistakes(folder, "lab")
     assert "container.restart: 'unless-stopped' found; no (" in found
+
+
+CACHE = "hub/models--lab--tiny"
+
+
+def test_a_model_in_a_cache_is_the_snapshot_of_the_locked_revision(folder: Path) -> None:
+    change(folder, model={"directory": CACHE})
+    assert definition.load("lab").model_path == CACHE
+    (folder / "lab.lock.yaml").write_text(lock("lab"), encoding="utf-8")
+    assert definition.load("lab").model_path == f"{CACHE}/snapshots/{HEX[:40]}"
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            {"directory": "models--lab--other"},
+            "model.directory: a cache of lab/other found; one of lab/tiny, as locked, expected",
+        ),
+        (
+            {"directory": CACHE, "links": "materialise"},
+            "model.links: materialise found; a cache consists of links: follow expected",
+        ),
+        (
+            {"directory": "lab", "links": "copy"},
+            "model.links: 'copy' found; follow or materialise allowed",
+        ),
+    ],
+)
+def test_a_cache_that_cannot_be_the_model_is_refused(
+    folder: Path, model: dict[str, str], said: str
+) -> None:
+    change(folder, model=model)
+    (folder / "lab.lock.yaml").write_text(lock("lab"), encoding="utf-8")
+    (found,) = mistakes(folder, "lab")
+    assert found.endswith(said)

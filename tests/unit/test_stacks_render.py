@@ -14,7 +14,7 @@ from inventory.schema import Cluster
 from lab.engine import options
 from stacks import definition, template
 from stacks.definition import StackError
-from stacks.render import FabricFacts, RankSpec, rank_spec
+from stacks.render import FabricFacts, RankSpec, mount, rank_spec
 from stacks.schema import Stack
 
 FABRIC = FabricFacts(
@@ -243,3 +243,17 @@ def test_two_rails_are_both_listed_in_one_range_and_never_crossed() -> None:
     assert env["NCCL_CROSS_NIC"] == "0"
     assert env["GLOO_SOCKET_IFNAME"] == env["NCCL_SOCKET_IFNAME"] == "a0"
     assert all(env.values())
+
+
+def test_the_mount_through_which_the_engine_sees_its_model() -> None:
+    assert mount(LAB, "/srv/models") == ("/srv/models", "/models")
+    glm = definition.load("glm53-sglang-nvfp4")
+    name = "GLM-5.3-Flash-NVFP4"
+    assert mount(glm, "/data") == (f"/data/{name}", f"/models/{name}")
+    assert mount(definition.load("dsf-lab"), "/srv/models") is None
+    # One that needs what only the rank's host knows is not this one.
+    odd = ("{{ fabric.interface }}:/x", "/srv/other:/models", "{{ model_dir }}/lab:/m:ro")
+    assert mount(changed(LAB, container={"volumes": odd}), "/srv/models") == (
+        "/srv/models/lab",
+        "/m",
+    )
