@@ -46,6 +46,7 @@ from facts import (
     userunits,
 )
 from facts.machine import Gpus
+from facts.shards import Leftover
 from facts.unknown import Unknown, parsed
 
 PROGRAM = Path(__file__).parents[1] / "files" / "bin" / "spark_host"
@@ -101,6 +102,7 @@ class HostState:
     files: Mapping[str, OwnFile | None] | Unknown
     program: str | Unknown | None
     record: Mapping[str, Any] | Unknown
+    leftovers: Mapping[str, tuple[Leftover, ...]] | Unknown | None  # None: not asked for
     machine: machine.Machine | Unknown | None  # None: not asked for
     gpu: Gpus | Unknown | None
     discovered: discovered.Discovered | Unknown | None
@@ -165,6 +167,7 @@ def state_of(answer: object) -> HostState:
         files=parsed(part.get("files"), files_of),
         program=parsed(part.get("program"), lambda s: s["sha256"]),
         record=parsed(part.get("record"), dict),
+        leftovers=parsed(part["leftovers"], shards.leftovers) if "leftovers" in part else None,
         machine=parsed(part["machine"], machine.parse) if "machine" in part else None,
         gpu=parsed(part["gpu"], machine.gpus) if "gpu" in part else None,
         discovered=(parsed(part["discovered"], discovered.parse) if "discovered" in part else None),

@@ -30,6 +30,7 @@ from operations import (
     shards,
     userunits,
 )
+from operations.detached import volume
 from operations.item import Item, judged, unread
 from operations.pair import fabric_facts, foreign, hca_addresses
 from stacks.definition import Stack
@@ -186,6 +187,23 @@ def model(cluster: Cluster, state: HostState, stack: Stack) -> Item:
     return judged("engine", "model files", "verified", seen, said == "verified")
 
 
+def beside_model(cluster: Cluster, state: HostState, stack: Stack) -> Iterator[Item]:
+    """What downloads and other revisions take; never removed by us, so never a drift."""
+    name = "beside the model"
+    if state.leftovers is None:
+        return
+    if isinstance(state.leftovers, Unknown):
+        yield unread("engine", name, "-", state.leftovers)
+        return
+    found = state.leftovers.get(shards.directory(stack, cluster.model_dir), ())
+    told = [
+        f"{one.what} {one.path.rsplit('/', 1)[1][:40]}"
+        + (f", {volume(one.size_bytes)}" if one.size_bytes else "")
+        for one in found
+    ]
+    yield judged("engine", name, "-", "; ".join(told) or "nothing", True)
+
+
 def resurrections(
     cluster: Cluster, node: Node, state: HostState, stack: Stack, known: tuple[Stack, ...]
 ) -> Iterator[Item]:
@@ -292,6 +310,7 @@ def items(
         *memory_items.items(state, stack, settings["sysctl"]),
         image(state, stack),
         model(cluster, state, stack),
+        *beside_model(cluster, state, stack),
         strangers(cluster, state, known),
         *resurrections(cluster, node, state, stack, known),
         *machine(state),

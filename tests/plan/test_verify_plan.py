@@ -66,7 +66,7 @@ def test_a_host_that_cannot_be_reached_has_an_unknown_column(pair: Make) -> None
 def test_a_host_left_out_is_unknown_too(pair: Make) -> None:
     run = converge(pair()).run("verify", "--limit", "@fake/spark1")
     assert run.status == 1
-    assert "left out by --limit" in run.out
+    assert "left out by" in run.out  # the rest may stand on the next line of its cell
 
 
 def test_a_pair_that_runs_rightly_but_does_not_answer_is_not_serving(pair: Make) -> None:

@@ -383,6 +383,22 @@ def test_an_unlocked_stack_cannot_be_told(tmp_path: Path, lab: Stack, dsf: Stack
     assert (found["image"].verdict, found["model files"].verdict) == ("unknown", "unknown")
 
 
+def test_what_lies_beside_a_model_is_told_with_its_size_and_is_no_drift(
+    look: Callable[[Snapshot], dict[str, Item]], lab: Stack, dsf: Stack
+) -> None:
+    left = [
+        {"what": "unfinished download", "path": "/m/blobs/abc.incomplete", "bytes": 3 << 30},
+        {"what": "ref to 0123456789ab", "path": "/m/refs/main", "bytes": 0},
+    ]
+    snapshot = bare(cluster(), 0, lab, dsf)
+    assert "beside the model" not in look(snapshot)
+    item = look(snapshot | {"leftovers": {"/srv/models/lab": left}})["beside the model"]
+    assert item.verdict == "ok"
+    assert item.found == ("unfinished download abc.incomplete, 3.00 GiB; ref to 0123456789ab main")
+    odd = look(snapshot | {"leftovers": {"unknown": "OSError"}})["beside the model"]
+    assert odd.verdict == "unknown"
+
+
 # The machine
 
 

@@ -156,6 +156,11 @@ def leftovers(directory: str) -> list[dict[str, Any]]:
     return left
 
 
+def section(ask: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """{directory: what lies beside the model}, as a part of the snapshot."""
+    return {directory: leftovers(directory) for directory, _ in ask["shards"]}
+
+
 def reference(path: str) -> str:
     try:
         with open(path) as file:
