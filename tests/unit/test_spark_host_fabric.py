@@ -75,3 +75,34 @@ def test_a_trial_begins_where_none_is_open(
     assert (tmp_path / "trial" / "60-new.yaml").read_text() == "network: {}\n"
     plan = json.loads((tmp_path / "state" / "plan").read_text())
     assert 170 < plan["deadline_s"] - time.monotonic() <= 180
+
+
+def test_the_merge_is_made_on_paper_with_and_without_the_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ETC", "etc"), ("TRIAL", "run"), ("VENDOR", "lib")):
+        monkeypatch.setattr(fabric, name, f"{tmp_path}/{value}/netplan")
+    (tmp_path / "etc/netplan").mkdir(parents=True)
+    (tmp_path / "etc/netplan/40-old.yaml").write_text("old: 1\n")
+    before = tree(tmp_path)
+    plan = PLAN | {"shadow": ["40-old.yaml"]}
+    monkeypatch.setattr(
+        fabric, "netplan", lambda root, *words: f"{words[0]} {sorted(seen(Path(root), tmp_path))}"
+    )
+    assert fabric.merged(plan) == {
+        "before": "get ['40-old.yaml: old: 1']",
+        "after": "get ['40-old.yaml: network:', '60-new.yaml: network: {}']",
+    }
+    assert tree(tmp_path) == before
+
+
+def seen(root: Path, top: Path) -> list[str]:
+    """First line of each file that netplan finds below the scratch root."""
+    folder = Path(f"{root}{top}/etc/netplan")
+    return [f"{p.name}: {p.read_text().splitlines()[0]}" for p in folder.iterdir()]
+
+
+def test_a_netplan_that_refuses_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fabric, "run", lambda _: (78, "", "Error in network definition\n"))
+    with pytest.raises(module("run").Failed, match="Error in network definition"):
+        fabric.netplan("/scratch", "generate")

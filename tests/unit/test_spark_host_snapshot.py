@@ -174,3 +174,18 @@ def test_links_and_devices_of_this_machine_are_listed() -> None:
     assert found["interfaces"]["lo"]["mtu"] >= 1500
     assert "127.0.0.1/8" in found["interfaces"]["lo"]["addresses"]
     assert isinstance(found["default_interfaces"], list)
+
+
+def test_a_connection_of_networkmanager_is_read_without_its_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "[connection]\nid=home\ninterface-name=enp1s0f1np1\n[wifi-security]\npsk=interface-name=x\n"
+        "[ipv4]\naddress1=192.168.101.1/24,192.168.101.254\nmethod=manual\npassword=address1=1\n"
+    )
+    (tmp_path / "cx7.nmconnection").write_text(text)
+    monkeypatch.setattr(snapshot, "PROFILES", (str(tmp_path), str(tmp_path / "absent")))
+    assert snapshot.profiles() == {
+        f"{tmp_path}/cx7.nmconnection": "interface-name=enp1s0f1np1\n"
+        "address1=192.168.101.1/24,192.168.101.254\nmethod=manual"
+    }
