@@ -19,7 +19,8 @@ find /etc /var/spool/cron -xdev -type l -printf 'link %U:%G %p -> %l\n'
 find /etc /var/spool/cron -xdev -type d -printf 'folder %m %U:%G %p\n'
 """
 UNITS = r"""
-systemctl list-unit-files --no-legend --no-pager | grep -v transient | sed 's|^|unit file |'
+systemctl list-unit-files --no-legend --no-pager | grep -v transient |
+    awk '{print "unit file", $1, $2, $3}'
 systemctl get-default | sed 's/^/default /'
 for unit in gdm cups cups-browsed bluetooth avahi-daemon ModemManager gnome-remote-desktop; do
     echo "active $unit $(systemctl is-active $unit.service)"

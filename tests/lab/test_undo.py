@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.lab.given_back import assert_as_before, links, look
-from tests.running_lab import HOSTS, Run, job, lab, on, planned, ran
+from tests.running_lab import (
+    HOSTS,
+    Run,
+    completion,
+    job,
+    lab,
+    on,
+    planned,
+    ran,
+    reboot,
+)
 
 pytestmark = pytest.mark.long
 
@@ -16,12 +26,27 @@ JOURNAL = "/var/lib/spark-converge/journal"
 OURS = "/etc/netplan/60-spark-converge.yaml"
 
 
+def engines(host: str) -> str:
+    """The running containers of a host, and when each was started."""
+    shown = "docker inspect --format '{{.Name}} {{.Id}} {{.State.StartedAt}}'"
+    return on(host, f"docker ps --quiet | xargs {shown}")
+
+
 @dataclass(frozen=True)
 class Prepared:
-    """before: of each host, on `fresh`; refused: the undo that was tried while an engine ran."""
+    """From `fresh` to prepared, with what was seen on the way.
+
+    before: all of each host on `fresh`; beside: the first prepare, while the old engine served;
+    engines: on `fresh` and after that prepare; answer: of the old engine after it; refused: the
+    undo that was tried then; idle: the second prepare, after the stop.
+    """
 
     before: dict[str, set[str]]
+    beside: Run
+    engines: tuple[dict[str, str], dict[str, str]]
+    answer: str
     refused: Run
+    idle: Run
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +54,15 @@ def once(state_home: Path) -> Prepared:
     """From `fresh` to engines down and everything converged; kept as the snapshot `prepared`."""
     lab("restore", "fresh")
     before = {host: look(host) for host in HOSTS}
-    ran("prepare", state_home)  # the old engine serves: the fabric waits
+    served = {host: engines(host) for host in HOSTS}
+    beside = ran("prepare", state_home)
+    serves = {host: engines(host) for host in HOSTS}
+    answer = completion("dsf-lab")
     refused = job("undo", state_home)
     ran("stop", state_home)
-    ran("prepare", state_home)
+    idle = ran("prepare", state_home)
     lab("snapshot", "prepared")
-    return Prepared(before, refused)
+    return Prepared(before, beside, (served, serves), answer, refused, idle)
 
 
 @pytest.fixture
@@ -43,6 +71,16 @@ def prepared(once: Prepared) -> dict[str, set[str]]:
     lab("restore", "prepared")
     assert all(any(line.startswith("ip bond0 ") for line in links(host)) for host in HOSTS)
     return once.before
+
+
+def test_a_prepare_beside_a_serving_engine_does_not_touch_it(once: Prepared) -> None:
+    served, serves = once.engines
+    assert "dsf-lab" in served[HOSTS[0]]
+    assert serves == served
+    assert "391" in once.answer
+    assert "waits: the fabric" in once.beside.text
+    fabric = {line for line in once.idle.changed if "Fabric" in line}
+    assert {line.split(" on ")[-1] for line in fabric} == set(HOSTS)
 
 
 def test_an_undo_is_refused_while_an_engine_runs(once: Prepared) -> None:
@@ -62,6 +100,16 @@ def test_hosts_are_given_back_as_they_were(prepared: dict[str, set[str]], state_
         kept = on(host, f"ls -d {JOURNAL}*").split()
         assert len(kept) == 1
         assert ".undone-" in kept[0]
+
+
+def test_a_prepared_pair_stays_so_over_a_reboot_and_is_given_back(
+    prepared: dict[str, set[str]], state_home: Path
+) -> None:
+    assert ran("prepare", state_home).changed == []
+    reboot()
+    assert "all ok" in ran("verify", state_home).text
+    ran("undo", state_home)
+    assert_as_before(prepared)
 
 
 def test_a_host_is_undone_at_its_own_console_although_it_was_killed_half_way(
