@@ -22,12 +22,16 @@ UNITS = r"""
 systemctl list-unit-files --no-legend --no-pager | grep -v transient |
     awk '{print "unit file", $1, $2, $3}'
 systemctl get-default | sed 's/^/default /'
-for unit in gdm cups cups-browsed bluetooth avahi-daemon ModemManager gnome-remote-desktop; do
+for unit in gdm cups cups-browsed bluetooth avahi-daemon ModemManager gnome-remote-desktop \
+    unattended-upgrades power-profiles-daemon; do
     echo "active $unit $(systemctl is-active $unit.service)"
 done
-for unit in cups.socket cups.path avahi-daemon.socket; do
-    echo "active $unit $(systemctl is-active $unit)"
+systemctl list-units --state=active --type=socket,path,timer --no-legend --no-pager --plain |
+    awk '$1 !~ /^systemd-/ {print "active", $1}'
+for device in enP7s7 enp1s0f0np0 enp1s0f1np1; do
+    echo "managed $device $(nmcli -g GENERAL.NM-MANAGED device show $device)"
 done
+sysctl -a -r '^(vm|net\.core)\.'
 grep -H . /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
 """
 
