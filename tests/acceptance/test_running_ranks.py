@@ -34,6 +34,11 @@ def test_rank_runs_the_locked_image(host: Host, stack: Stack) -> None:
     assert stack.lock is not None, stack.unlocked
     wanted = f"{stack.image.repository}@{stack.lock.image.index}"
     assert containers(host).one["Config"]["Image"] == wanted
+    # Both image stores name an image by its repository digest; its id is another in each.
+    (image,) = json.loads(read(host, f"docker image inspect {shlex.quote(wanted)}"))
+    assert wanted in image["RepoDigests"]
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}[image["Architecture"]]
+    assert read(host, "uname -m").strip() == machine
 
 
 def test_rank_does_not_come_back_by_itself(host: Host, stack: Stack) -> None:

@@ -182,7 +182,8 @@ def test_another_platforms_image_behind_the_tag_is_refused_with_both_digests(
         run = job("serve", tmp_path)
     assert run.status == 1
     for host in HOSTS:
-        (line,) = {ln for ln in run.text.splitlines() if f"{host}: image" in ln}
+        said = f"{host}: image"
+        (line,) = {ln.partition(said)[2] for ln in run.text.splitlines() if said in ln}
         assert all(digest in line for digest in platforms.values())
         assert "dsf-lab-engine-1" in on(host, "docker ps --format '{{.Names}}'")
     assert "391" in completion("dsf-lab")
