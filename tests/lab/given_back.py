@@ -62,5 +62,5 @@ def assert_as_before(before: dict[str, set[str]]) -> None:
         deadline = time.monotonic() + SETTLE_S
         while (now := look(host)) != before[host] and time.monotonic() < deadline:
             time.sleep(3)
-        assert sorted(now - before[host]) == [], f"new on {host}"
-        assert sorted(before[host] - now) == [], f"lost on {host}"
+        new, lost = sorted(now - before[host]), sorted(before[host] - now)
+        assert (new, lost) == ([], []), f"{host}: new {new}, lost {lost}"
