@@ -20,6 +20,7 @@ from threading import RLock
 from types import FrameType
 from typing import Any
 
+import gevent
 import pyinfra
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
@@ -81,8 +82,13 @@ class Job:
         return self.reader.read(host)
 
     def states(self) -> list[HostState]:
-        """States of all ranks in rank order (the hosts must be reachable)."""
-        return [self.reader.read(host) for host in self.hosts]
+        """States of all ranks in rank order (the hosts must be reachable), read all at once.
+
+        One after the other, the first host that asks would have all of them wait in a row.
+        """
+        reading = [gevent.spawn(self.reader.read, host) for host in self.hosts]
+        gevent.joinall(reading, raise_error=True)
+        return [one.get() for one in reading]
 
     def changed(self, host: Host) -> None:
         """Something on the host is no longer as it was read."""

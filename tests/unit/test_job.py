@@ -7,15 +7,18 @@ import json
 import signal
 from pathlib import Path
 
+import gevent
 import pytest
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.host import Host
 from pyinfra.api.operation import add_op, operation
 from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
 from pyinfra.context import host as here
 
 import operations.job
+from facts.snapshot import HostState, Reader, unread
 from operations.job import (
     Commands,
     Job,
@@ -46,6 +49,24 @@ def job() -> Job:
 def three_hosts(fails_on_second: str = "nothing fails") -> Job:
     failing = {1: {fails_on_second: {"success": False}}}
     return made_job(cluster(3), [{}, {}, {}], None, (), responses=failing)
+
+
+def test_all_hosts_are_read_at_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way: set[str] = set()
+    most = 0
+
+    def read(_: Reader, host: Host) -> HostState:
+        nonlocal most
+        under_way.add(host.name)
+        most = max(most, len(under_way))
+        gevent.sleep(0.01)
+        under_way.remove(host.name)
+        return unread(host.name)
+
+    monkeypatch.setattr(Reader, "_ask", read)
+    states = job.states()
+    assert most == 3
+    assert [str(one.boot) for one in states] == [str(unread(h.name).boot) for h in job.hosts]
 
 
 @operation()
