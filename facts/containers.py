@@ -12,7 +12,8 @@ COMPOSE_PROJECT = "com.docker.compose.project"
 
 @dataclass(frozen=True)
 class Container:
-    """reference: the image as it was asked for at creation; policy: restart policy."""
+    """reference: the image as it was asked for at creation; policy: restart policy; published:
+    ports of the host that lead to it."""
 
     id: str
     name: str
@@ -24,6 +25,7 @@ class Container:
     restarts: int
     policy: str
     labels: dict[str, str]
+    published: tuple[int, ...] = ()
 
     @property
     def stack(self) -> str | None:
@@ -65,6 +67,7 @@ def parse(section: Section) -> Containers:
                 restarts=int(one["RestartCount"] or 0),
                 policy=one["Restart"] or "no",
                 labels=dict(one["Labels"]),
+                published=tuple(one["Published"]),
             )
             for one in section["containers"]
         ),

@@ -33,6 +33,7 @@ from facts import (
     fabric,
     images,
     journal,
+    listeners,
     logind,
     machine,
     maintenance,
@@ -60,7 +61,8 @@ class Ask:
 
     units: systemd units; user_units: those of users; images: references by digest; shards:
     (directory, lock hash) pairs; files: paths of our own files; words: names in a command that mean
-    a known stack; sysctl: kernel settings; extra: parts that are read only when asked for.
+    a known stack; sysctl: kernel settings; ports: TCP ports; extra: parts that are read only when
+    asked for.
     """
 
     units: tuple[str, ...] = ()
@@ -70,6 +72,7 @@ class Ask:
     files: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     sysctl: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
     extra: tuple[str, ...] = ()
 
 
@@ -91,6 +94,7 @@ class HostState:
     sysctl: sysctl.Sysctl | Unknown
     logind: logind.Logind | Unknown
     oom: oom.Oom | Unknown
+    listeners: listeners.Listeners | Unknown
     crontab: crontab.Crontabs | Unknown
     starters: starters.Starters | Unknown
     maintenance: maintenance.Maintenance | Unknown
@@ -156,6 +160,7 @@ def state_of(answer: object) -> HostState:
         sysctl=parsed(part.get("sysctl"), sysctl.parse),
         logind=parsed(part.get("logind"), logind.parse),
         oom=parsed(part.get("oom"), oom.parse),
+        listeners=parsed(part.get("listeners"), listeners.parse),
         crontab=parsed(part.get("crontab"), crontab.parse),
         starters=parsed(part.get("starters"), starters.parse),
         maintenance=parsed(part.get("maintenance"), maintenance.parse),

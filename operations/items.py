@@ -25,6 +25,7 @@ from operations import (
     maintenance,
     memory_items,
     netplan,
+    ports,
     resurrection,
     services,
     shards,
@@ -312,6 +313,7 @@ def items(
         model(cluster, state, stack),
         *beside_model(cluster, state, stack),
         strangers(cluster, state, known),
+        ports.item(cluster, node.rank, state, stack, known),
         *resurrections(cluster, node, state, stack, known),
         *machine(state),
     ]

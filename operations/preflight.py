@@ -23,6 +23,7 @@ from operations import (
     images,
     netplan,
     oom,
+    ports,
     reach,
     resurrection,
     shards,
@@ -35,7 +36,7 @@ from stacks.render import check_pair
 # Parts of a host's state without which no job can decide anything.
 NEEDED = (
     *("boot", "services", "cpufreq", "fabric", "memory", "sysctl", "logind", "oom"),
-    *("crontab", "starters", "maintenance", "reach", "userunits", "containers"),
+    *("crontab", "starters", "maintenance", "reach", "userunits", "containers", "listeners"),
 )
 
 
@@ -96,6 +97,8 @@ def launch_complaints(
             f"{floor} MiB available"
         )
     yield from (f"{node.name}: {s}" for s in oom.refusals(state, stack))
+    taken = ports.refusals(cluster, node.rank, state, stack, known)
+    yield from (f"{node.name}: {s}" for s in taken)
     if isinstance(state.starters, Starters):
         yield from (f"{node.name}: {s}" for s in resurrection.refusals(state.starters))
 
@@ -141,7 +144,12 @@ def advise(job: Job, launches: bool) -> None:
             return
         states = job.states()
         made = specs(job.cluster, job.stack, states) if job.stack is not None and launches else []
-        job.figures["advice"] = list(comm.advice(job.cluster, fabrics_of(states), made))
+        said = list(comm.advice(job.cluster, fabrics_of(states), made))
+        if job.stack is not None and launches:
+            for node, state in zip(job.cluster.nodes, states, strict=True):
+                chance = ports.by_chance(node.rank, state, job.stack)
+                said += [f"{node.name}: {line}" for line in chance]
+        job.figures["advice"] = said
     for line in job.figures["advice"]:
         logger.warning(f"    advice: {line}")
 

@@ -19,6 +19,7 @@ from operations import (
     job,
     logind,
     maintenance,
+    ports,
     preflight,
     program,
     resurrection,
@@ -85,7 +86,8 @@ def ask_of(
             *(sysctl.PATH, logind.PATH, maintenance.NEEDRESTART),
         ),
         words=resurrection.stack_words(known),
-        sysctl=tuple(host_settings()["sysctl"]),
+        sysctl=(*host_settings()["sysctl"], ports.RANGE, ports.RESERVED),
+        ports=tuple(port for one in wanted for port in (one.ports.api, one.ports.rendezvous)),
         extra=(*extra, "gpu") if gpu_too else extra,
     )
 

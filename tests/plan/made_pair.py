@@ -53,6 +53,8 @@ GPU = {
     "clocks.max.sm": "3003",
     "memory.total": "[N/A]",
 }
+# What programs may get for an outgoing connection.
+CHANCE = {"net.ipv4.ip_local_port_range": "32768 60999", "net.ipv4.ip_local_reserved_ports": ""}
 PORTS = ("enp1s0f0np0", "enp1s0f1np1")
 # asked name -> canonical name, active, file state, triggers; as found on the lab's `fresh`
 DESKTOP: dict[str, tuple[str, str, str, str]] = {
@@ -238,6 +240,7 @@ def container(name: str, image: str, labels: Mapping[str, str], **changes: Any) 
         },
         "Reference": image,
         "Labels": dict(labels),
+        "Published": [],
         "Restart": "no",
     } | changes
 
@@ -345,9 +348,13 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
                 {"name": "sem.loky-4711-x9", "bytes": 32, "verdict": "leftover"},
             ],
         },
-        "sysctl": {"values": dict.fromkeys(host_settings()["sysctl"], "60"), "files": []},
+        "sysctl": {
+            "values": {**dict.fromkeys(host_settings()["sysctl"], "60"), **CHANCE},
+            "files": [],
+        },
         "logind": {"remove_ipc": True, "lingering": []},
         "oom": {"killers": []},
+        "listeners": {"listeners": []},
         "crontab": {
             "users": users,
             "starters": [STARTER] if rank == 0 else [],
@@ -400,7 +407,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         made["files"][gpu.UNIT_PATH] = file_of(gpu.unit_text(wanted.clocks.gpu_mhz), 0o644)
         made["services"]["units"][gpu.UNIT] = unit(gpu.UNIT, "active", "enabled")
     settings = host_settings()["sysctl"]
-    made["sysctl"]["values"] = {key: str(value) for key, value in settings.items()}
+    made["sysctl"]["values"] |= {key: str(value) for key, value in settings.items()}
     made["files"][sysctl.PATH] = file_of(sysctl.text(settings), 0o644)
     made["logind"]["remove_ipc"] = False
     made["files"][logind.PATH] = file_of(logind.TEXT, 0o644)

@@ -64,6 +64,12 @@ def killer(pair: Pair) -> None:
     pair.snapshots[1]["oom"]["killers"] = [found | file]
 
 
+def listener(pair: Pair) -> None:
+    """Field case H05: a leftover of an engine that was started by hand."""
+    one = {"port": 25000, "process": "python3", "pid": 4711, "container": None}
+    pair.snapshots[0]["listeners"]["listeners"].append(one)
+
+
 def is_refused(run: Run) -> None:
     assert run.status == 1
     assert "Traceback" not in run.err
@@ -139,6 +145,13 @@ CASES: list[tuple[Callable[[Pair], None], list[str]]] = [
             "which ends with the desktop; keep it with the system first: sudo nmcli --ask "
             "connection modify Home connection.permissions '' 802-11-wireless-security.psk-flags 0 "
             "802-11-wireless-security.psk SECRET"
+        ],
+    ),
+    (
+        listener,
+        [
+            "spark1: port 25000 (rendezvous of lab) is held by python3 (pid 4711); end that, or "
+            "give one of the two another port"
         ],
     ),
     (no_model, ["spark2: no model directory /srv/models/lab (model_dir in the owner's file)"]),

@@ -208,6 +208,11 @@ def at_job(snapshot: Snapshot) -> None:
     snapshot["starters"]["at_jobs"] = [{"number": 3, "uid": 0, "when_s": 1796000000}]
 
 
+def listener(snapshot: Snapshot) -> None:
+    one = {"port": 8888, "process": "python3", "pid": 4711, "container": None}
+    snapshot["listeners"]["listeners"] = [one]
+
+
 def swappiness(snapshot: Snapshot) -> None:
     snapshot["sysctl"]["values"]["vm.swappiness"] = "60"
 
@@ -257,6 +262,7 @@ def earlyoom(snapshot: Snapshot) -> None:
         (logind_live, {"RemoveIPC of logind"}),
         (earlyoom, {"OOM killers"}),
         (image, {"image"}),
+        (listener, {"ports"}),
         (shards, {"model files"}),
         (stranger, {"other containers"}),
         (watchdog, {"cron lines"}),
@@ -289,6 +295,7 @@ def test_one_drift_is_one_line(
         ("sysctl", {"sysctl vm.swappiness"}),
         ("logind", {"RemoveIPC of logind"}),
         ("oom", {"OOM killers"}),
+        ("listeners", {"ports"}),
         ("images", {"image"}),
         ("shards", {"model files"}),
         ("containers", {"other containers", "restart policies"}),

@@ -53,6 +53,12 @@ def inspect_all() -> list[dict[str, Any]]:
     return found
 
 
+def published(one: dict[str, Any]) -> list[int]:
+    """Ports of this host that docker's proxy gives to the container."""
+    bindings = (one.get("NetworkSettings") or {}).get("Ports") or {}
+    return sorted({int(b["HostPort"]) for bound in bindings.values() for b in bound or ()})
+
+
 def section(_: dict[str, Any]) -> dict[str, Any]:
     """{"installed": bool, "containers": [...]}: environments and arguments stay on the host."""
     if not installed():
@@ -68,6 +74,7 @@ def section(_: dict[str, Any]) -> dict[str, Any]:
                 },
                 "Reference": one["Config"].get("Image"),
                 "Labels": one["Config"].get("Labels") or {},
+                "Published": published(one),
                 "Restart": one["HostConfig"].get("RestartPolicy", {}).get("Name"),
             }
             for one in inspect_all()

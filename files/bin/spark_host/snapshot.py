@@ -20,6 +20,7 @@ from typing import Any
 import containers
 import cpufreq
 import crontab
+import listeners
 import logind
 import maintenance
 import oom
@@ -262,6 +263,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "sysctl": sysctls.section,
     "logind": logind.section,
     "oom": oom.section,
+    "listeners": listeners.section,
     "crontab": crontab.section,
     "starters": starters.section,
     "maintenance": maintenance.section,
