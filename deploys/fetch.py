@@ -12,7 +12,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.context import host
 
 from deploys.steps.begin import begin, full_read
-from operations import fetch, job, program
+from operations import fetch, job, lease, program
 
 run = begin("fetch", host.data.stack)
 rank = host.data.rank
@@ -23,6 +23,7 @@ if source not in (None, "hub"):
     raise PyinfraError(f"source={source} found; hub allowed")
 
 job.milestone(job=run, title="Preflight", name="Stage: Preflight")
+lease.alone(job=run, name="No other run is at work on any host")
 fetch.allowed(job=run, stack=stack, name="All hosts are there, and it is known what is right")
 job.barrier(job=run, title="Program", name="Passed on all hosts")
 program.installed(job=run, rank=rank, name="On-host program installed")
@@ -36,3 +37,4 @@ if rank == 0:
         name=f"Model files of {stack.name} right on every host",
     )
 job.barrier(job=run, title="Model files", name="Every file is right on every host")
+lease.released(job=run, rank=rank, name="The next run may begin")

@@ -10,7 +10,7 @@ from pyinfra.context import host
 
 from deploys.steps.begin import begin, preflight_checks
 from deploys.steps.host_state import harmless, pinned
-from operations import fabric, job
+from operations import fabric, job, lease
 
 run = begin("prepare", host.data.stack)
 rank = host.data.rank
@@ -24,3 +24,4 @@ fabric.converged(
     job=run, node=host.data.node, after_teardown=False, name="Fabric as the owner's file says"
 )
 job.barrier(job=run, title="Fabric", name="Done")
+lease.released(job=run, rank=rank, name="The next run may begin")

@@ -8,11 +8,12 @@ Undone by: prepare.py or serve.py, which hold them again.
 from pyinfra.context import host
 
 from deploys.steps.begin import begin, host_settings
-from operations import job, maintenance
+from operations import job, lease, maintenance
 
 run = begin("rearm_maintenance", None, extra=("journal",))
 
 job.milestone(job=run, title="Updates let go", name="Stage: Updates let go")
+lease.alone(job=run, name="No other run is at work on any host")
 maintenance.rearmed(
     job=run,
     rank=host.data.rank,
@@ -20,3 +21,4 @@ maintenance.rearmed(
     name="Held updates given back",
 )
 job.barrier(job=run, title="Updates let go", name="Done")
+lease.released(job=run, rank=host.data.rank, name="The next run may begin")

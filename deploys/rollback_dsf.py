@@ -12,7 +12,7 @@ from deploys.steps.begin import begin, preflight_checks, quiet_s
 from deploys.steps.host_state import pinned
 from deploys.steps.launch import launch
 from deploys.steps.takeover import clean, hold_watchdogs, rearm_watchdogs, tear_down
-from operations import program
+from operations import lease, program
 
 if not host.data.get("rollback_stack"):
     raise PyinfraError("the owner's file names no rollback_stack")
@@ -29,3 +29,4 @@ tear_down(run=run, rank=rank, fabric_too=False)
 clean(run=run, rank=rank, quiet_s=quiet_s(stack.deadlines.quiet_s), fabric_too=False)
 launch(run=run, rank=rank, stack=stack, fabric_too=False)
 rearm_watchdogs(run=run, rank=rank)
+lease.released(job=run, rank=rank, name="The next run may begin")

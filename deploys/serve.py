@@ -11,7 +11,7 @@ from deploys.steps.begin import begin, preflight_checks, quiet_s
 from deploys.steps.host_state import harmless, pinned
 from deploys.steps.launch import launch
 from deploys.steps.takeover import clean, hold_watchdogs, tear_down
-from operations import fabric, job
+from operations import fabric, job, lease
 
 run = begin("serve", host.data.stack)
 rank = host.data.rank
@@ -31,3 +31,4 @@ fabric.converged(
 )
 clean(run=run, rank=rank, quiet_s=quiet_s(stack.deadlines.quiet_s), fabric_too=True)
 launch(run=run, rank=rank, stack=stack, fabric_too=True)
+lease.released(job=run, rank=rank, name="The next run may begin")

@@ -9,13 +9,15 @@ Undone by: prepare.py. Without this machine: `sudo spark-converge-undo` at the h
 from pyinfra.context import host
 
 from deploys.steps.begin import begin
-from operations import job, undo
+from operations import job, lease, undo
 
 run = begin("undo", None, extra=("journal",))
 force = [path for path in str(host.data.get("force") or "").split(",") if path]
 
 job.milestone(job=run, title="Preflight", name="Stage: Preflight")
+lease.alone(job=run, name="No other run is at work on any host")
 undo.allowed(job=run, name="No rank runs on any host")
 job.barrier(job=run, title="Undo", name="Stage: Undo")
 undo.undone(job=run, rank=host.data.rank, force=force, name="Host given back as it was")
 job.barrier(job=run, title="Undo", name="All hosts are as they were")
+lease.released(job=run, rank=host.data.rank, name="The next run may begin")

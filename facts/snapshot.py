@@ -14,7 +14,7 @@ import json
 import shlex
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -33,6 +33,7 @@ from facts import (
     fabric,
     images,
     journal,
+    lease,
     listeners,
     logind,
     machine,
@@ -61,8 +62,8 @@ class Ask:
 
     units: systemd units; user_units: those of users; images: references by digest; shards:
     (directory, lock hash) pairs; files: paths of our own files; words: names in a command that mean
-    a known stack; sysctl: kernel settings; ports: TCP ports; extra: parts that are read only when
-    asked for.
+    a known stack; sysctl: kernel settings; ports: TCP ports; lease: of the run that asks, to be taken
+    (JSON); extra: parts that are read only when asked for.
     """
 
     units: tuple[str, ...] = ()
@@ -73,6 +74,7 @@ class Ask:
     words: tuple[str, ...] = ()
     sysctl: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
+    lease: str = ""
     extra: tuple[str, ...] = ()
 
 
@@ -86,6 +88,7 @@ class OwnFile:
 class HostState:
     """One host as it was at one moment; each part read or Unknown."""
 
+    lease: lease.Lease | Unknown
     boot: boot.Boot | Unknown
     services: services.Services | Unknown
     cpufreq: cpufreq.Cpufreq | Unknown
@@ -152,6 +155,7 @@ def state_of(answer: object) -> HostState:
     """Parse one snapshot document; a part that is missing or odd becomes Unknown."""
     part = answer if isinstance(answer, Mapping) else {}
     return HostState(
+        lease=parsed(part.get("lease"), lease.parse),
         boot=parsed(part.get("boot"), boot.parse),
         services=parsed(part.get("services"), services.parse),
         cpufreq=parsed(part.get("cpufreq"), cpufreq.parse),
@@ -220,10 +224,14 @@ class Snapshot(FactBase[HostState]):
 
 
 class Reader:
-    """Snapshots of this run, one per host and phase (detecting changes, executing)."""
+    """Snapshots of this run, one per host and phase (detecting changes, executing).
 
-    def __init__(self, ask: Ask) -> None:
+    lease: of this run, taken on each host that is read while executing; empty for none.
+    """
+
+    def __init__(self, ask: Ask, lease: dict[str, str] | None = None) -> None:
         self.ask = ask
+        self.lease = lease or {}
         self._kept: dict[tuple[str, bool], HostState] = {}
         self._locks: dict[str, Lock] = {}
 
@@ -236,13 +244,20 @@ class Reader:
             return self._kept[key]
 
     def _ask(self, host: Host) -> HostState:
+        ask = self.ask
+        if self.lease and host.state.is_executing:
+            ask = replace(ask, lease=self.lease_text())
         try:
-            return host.get_fact(Snapshot, ask=self.ask, _stdin=program_archive())
+            return host.get_fact(Snapshot, ask=ask, _stdin=program_archive())
         except EOFError:  # out of getpass, where pyinfra asks for sudo's password
             return unread(
                 "sudo asks for a password and there is no terminal; "
                 "use NOPASSWD or run it from a terminal"
             )
+
+    def lease_text(self) -> str:
+        """The lease as spark-host takes it."""
+        return json.dumps(self.lease)
 
     def forget(self, host: Host) -> None:
         """The host was changed: whoever asks next reads it again."""

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from pyinfra.api.state import State, StateStage
 
 from facts.snapshot import Ask, HostState, Reader
 from inventory.schema import Cluster
+from operations.control import origin, who
 from stacks.definition import Stack
 
 Commands = Generator[FunctionCommand | Any, None, None]
@@ -45,7 +47,8 @@ class Stage:
 
 @dataclass
 class Job:
-    """name: of the deploy; stack: what shall run (None for jobs that launch nothing)."""
+    """name: of the deploy; stack: what shall run (None for jobs that launch nothing); mutated:
+    whether anything was changed; heart: what gives signs of life (operations/lease.py)."""
 
     name: str
     cluster: Cluster
@@ -60,11 +63,18 @@ class Job:
     closed: bool = False
     answers: dict[bool, list[str]] = field(default_factory=dict)
     lock: RLock = field(default_factory=RLock)
+    mutated: bool = False
+    heart: Any = None
 
     @property
     def generation(self) -> str:
         """Names everything that this run starts; sorts by time."""
         return self.began.strftime("%Y%m%dT%H%M%SZ")
+
+    @property
+    def run_name(self) -> str:
+        """No other run has it, wherever it was started."""
+        return str(self.reader.lease.get("run", self.generation))
 
     @property
     def state(self) -> State:
@@ -93,6 +103,7 @@ class Job:
     def changed(self, host: Host) -> None:
         """Something on the host is no longer as it was read."""
         self.reader.forget(host)
+        self.mutated = self.mutated or self.executing
         self.answers.pop(self.executing, None)
 
     def enter(self, title: str) -> None:
@@ -149,7 +160,8 @@ def start(
     """The Job of this run; every host's copy of the deploy file gets the same one."""
     if name not in _jobs:
         ranked = sorted(host.inventory, key=lambda one: int(one.data.rank))
-        _jobs[name] = Job(name, cluster, stack, known, tuple(ranked), Reader(ask))
+        me = {"run": str(uuid.uuid4()), "job": name, "who": who(), "origin": origin()}
+        _jobs[name] = Job(name, cluster, stack, known, tuple(ranked), Reader(ask, me))
         atexit.register(close, _jobs[name])
         if pyinfra.is_cli:
             _listen(ranked)

@@ -58,6 +58,22 @@ def run(host: Host, command: str, stdin: str | None = None, timeout_s: float = 6
     return output.stdout
 
 
+def whisper(host: Host, *arguments: str) -> dict[str, Any] | None:
+    """One answer of spark-host, None for whatever reason; never opens or ends a link, since a
+    stage's own command may be using it."""
+    if not host.connected:
+        return None
+    arguments_here, _ = pop_global_arguments(host.state, host, {})
+    connector = {k: v for k, v in arguments_here.items() if k in CONNECTOR_ARGUMENT_KEYS}
+    command = StringCommand(spark_host(*arguments))
+    with contextlib.suppress(Exception, gevent.Timeout), gevent.Timeout(LINK_SLACK_S):
+        good, output = host.run_shell_command(command, **connector)
+        lines = output.stdout.splitlines()
+        if good and lines and lines[-1] == END:
+            return cast(dict[str, Any], json.loads(lines[-2]))
+    return None
+
+
 def _hang_up(host: Host) -> None:
     """Forget a link that broke, so that the next command opens a new one: pyinfra keeps taking a
     dead transport for a connection, and a host would stay lost after one dropped link."""

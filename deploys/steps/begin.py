@@ -17,6 +17,7 @@ from operations import (
     cpufreq,
     gpu,
     job,
+    lease,
     logind,
     maintenance,
     ports,
@@ -122,6 +123,7 @@ def preflight_checks(run: Job, launches: bool, settles: bool = True) -> None:
     """
     # No barrier yet: the preflight itself says which host is missing, and why the others wait.
     job.milestone(job=run, title="Preflight", name="Stage: Preflight")
+    lease.alone(job=run, name="No other run is at work on any host")
     preflight.passed(
         job=run,
         governor=host_settings()["governor"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from operations import containers, crontab, job, memory, program, resurrection, tolerated
+from operations import containers, crontab, job, lease, memory, program, resurrection, tolerated
 from operations.job import Job
 
 # The seed's worker came back within minutes; a watchdog of the lab runs every minute.
@@ -36,6 +36,7 @@ def rearm_watchdogs(run: Job, rank: int) -> None:
 def stop_reachable(run: Job, rank: int, quiet_s: int) -> None:
     """As the teardown of a launch, but a host that fails does not keep the others up."""
     job.milestone(job=run, title="Watchdogs held", name="Stage: Watchdogs held")
+    lease.alone(job=run, name="No other run is at work on any host")
     # Errors ignored: pyinfra would drop the host, and its rank would stay up without its head.
     install, cron, units = (
         "On-host program installed",
@@ -61,6 +62,7 @@ def stop_reachable(run: Job, rank: int, quiet_s: int) -> None:
         job=run, seconds=quiet_s, fabric_too=False, name="No container starts by itself"
     )
     job.barrier(job=run, title="Verdict", name="All hosts were reached and are down")
+    lease.released(job=run, rank=rank, name="The next run may begin")
 
 
 @deploy("Teardown")

@@ -290,6 +290,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     management = "network:\n  version: 2\n  ethernets:\n    enP7s7:\n      dhcp4: true\n"
     users = {"root": file_of(CRONTAB) | {"gid": 104}} if rank == 0 else {}
     return {
+        "lease": {"holder": None},
         "boot": {
             "default_target": "graphical.target",
             "fault": None,

@@ -196,6 +196,19 @@ def test_all_faults_are_said_at_once_without_a_plan_and_nothing_runs(pair: Made)
     executed_nothing(run, "spark1", "spark2")
 
 
+@pytest.mark.parametrize("deploy", ["serve", "prepare", "stop", "undo", "rollback_dsf"])
+def test_a_second_run_is_refused_with_the_name_of_the_first(pair: Made, deploy: str) -> None:
+    made = pair()
+    holder = {"run": "theirs", "job": "serve", "who": "milo@ops (pid 1)", "origin": "", "age_s": 9}
+    made.snapshots[1]["lease"] = {"holder": holder}
+    said = "spark2: serve of milo@ops (pid 1) is at work, its last sign of life 9 s ago"
+    for arguments in (("--dry",), ("-y", "--debug")):
+        run = made.run(deploy, *arguments)
+        is_refused(run)
+        assert said in run.err
+    executed_nothing(run, "spark1", "spark2")
+
+
 def test_prepare_minds_only_what_concerns_the_hosts(pair: Made) -> None:
     made = pair()
     everything(made)

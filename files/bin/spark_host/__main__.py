@@ -13,6 +13,7 @@
     python3 spark_host ranks    record|look|kernel|save|end ...      containers of an engine
     python3 spark_host crontab  settle|rearm                         watchdogs in crontabs
     python3 spark_host memory                                        drop the page cache, compact
+    python3 spark_host lease    renew|release ...                    which run is at work here
     python3 spark_host sysctls  set ...                              kernel settings, old ones kept
     python3 spark_host logind   reload                               its files read anew
     python3 spark_host starters hold|rearm                           other ways to start an engine
@@ -36,7 +37,7 @@ from run import Failed
 
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
-    *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind"),
+    *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind", "lease"),
     *("fetch", "lend", "rearm", "userunits", "images", "survey"),
 )
 END = "--end of spark-host--"

@@ -20,6 +20,7 @@ from typing import Any
 import containers
 import cpufreq
 import crontab
+import lease
 import listeners
 import logind
 import maintenance
@@ -255,6 +256,7 @@ def record(_: dict[str, Any]) -> Any:
 
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "lease": lease.section,
     "boot": boot,
     "services": services,
     "cpufreq": cpufreq.section,

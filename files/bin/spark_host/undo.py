@@ -21,6 +21,7 @@ from typing import Any
 
 import engines
 import journal
+import lease
 import restore
 from run import run
 
@@ -39,6 +40,17 @@ def refusal(signs: dict[str, Any]) -> str | None:
     if busy:
         return f"refused while {', '.join(busy)} runs here: stop it first (docker stop)"
     return None
+
+
+def at_work() -> str | None:
+    """For a person at the console: a run from a control machine that changes this host now."""
+    found = lease.holder()
+    if found is None:
+        return None
+    return (
+        f"refused while {found['job']} of {found['who']} is at work here: wait for its end; if its "
+        f"machine is lost, {lease.LAPSE_S} s are enough"
+    )
 
 
 def active() -> bool:
@@ -93,7 +105,7 @@ def answer(args: argparse.Namespace) -> dict[str, Any]:
         return {"entries": [v for _, v in looked]}
     if not entries:
         return NOTHING
-    why_not = refusal(json.loads(args.engines))
+    why_not = refusal(json.loads(args.engines)) or (at_work() if args.words else None)
     return {"ok": False, "message": why_not} if why_not else detached(args.force)
 
 
