@@ -10,7 +10,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.context import host
 
 from deploys.steps.begin import begin, preflight_checks
-from operations import job, lock, program
+from operations import job, lease, lock, program
 
 run = begin("lock", host.data.stack)
 rank = host.data.rank
@@ -35,3 +35,4 @@ if rank == 0:
         yes=host.data.get("yes") == "yes",
         name=f"Lock of {stack.name} written",
     )
+lease.released(job=run, rank=rank, name="The next run may begin")

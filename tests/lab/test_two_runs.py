@@ -11,15 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.running_lab import HOSTS, REPOSITORY, job, lab, on, remove_ranks
+from tests.running_lab import HOSTS, REPOSITORY, job, lab, on
 
 pytestmark = pytest.mark.long
-
-
-def without_ranks() -> None:
-    """`fresh` with nothing running."""
-    lab("restore", "fresh")
-    remove_ranks()
 
 
 def begun(name: str, state_home: Path) -> subprocess.Popen[bytes]:
@@ -42,7 +36,7 @@ def begun(name: str, state_home: Path) -> subprocess.Popen[bytes]:
 
 
 def test_a_second_run_is_refused_and_one_after_a_kill_goes_on_at_once(state_home: Path) -> None:
-    without_ranks()
+    lab("restore", "fresh")
     first = begun("prepare", state_home)
     second = job("prepare", state_home)
     assert second.status == 1
@@ -57,7 +51,7 @@ def test_a_second_run_is_refused_and_one_after_a_kill_goes_on_at_once(state_home
 
 
 def test_a_run_of_a_machine_that_was_lost_keeps_others_away_for_a_minute(state_home: Path) -> None:
-    without_ranks()
+    lab("restore", "fresh")
     lost = '{"run": "x", "job": "serve", "who": "milo@lost (pid 7)", "origin": "lost-boot/1 7 1"}'
     program = "python3 -I /usr/local/lib/spark-converge/spark_host"
     assert job("stop", state_home).status == 0  # it installs the program
@@ -72,7 +66,7 @@ def test_a_run_of_a_machine_that_was_lost_keeps_others_away_for_a_minute(state_h
 
 
 def test_h05_a_leftover_on_the_rendezvous_port_is_named(state_home: Path) -> None:
-    without_ranks()
+    lab("restore", "fresh")
     script = "import socket,time; s=socket.create_server(('0.0.0.0', 25000)); time.sleep(900)"
     on("spark1", f'systemd-run --quiet --unit=leftover python3 -c "{script}"')
     on("spark1", "timeout 60 sh -c 'until ss -Hltn | grep -q :25000; do sleep 1; done'")
