@@ -9,6 +9,7 @@ from pyinfra.api.operation import operation
 from facts.lease import Holder, Lease
 from operations.control import has_ended
 from operations.job import Commands, Job, refuse, stop_planning
+from operations.preflight import absent_hosts
 from operations.remote import whisper
 
 # Four signs of life before the lease of files/bin/spark_host/lease.py lapses (60 s).
@@ -58,15 +59,18 @@ def beat(job: Job) -> None:
 
 
 @operation()
-def alone(job: Job) -> Commands:
+def alone(job: Job, partly: bool = False) -> Commands:
     """
     Refuse on every host while another run is at work on any of them, then keep others away.
 
     + job: the run
+    + partly: whether it goes on with the hosts that are left when one cannot be reached
 
     The lease is taken with the reading of the hosts' state and lapses a minute after the last sign
     of life. A run on this machine whose process is gone keeps nobody away.
     """
+    if not partly and absent_hosts(job):
+        return  # the preflight refuses, and reads no host
     said = sentences(job)
     if said and not job.executing:
         stop_planning(job, said)
