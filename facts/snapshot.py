@@ -62,8 +62,8 @@ class Ask:
 
     units: systemd units; user_units: those of users; images: references by digest; shards:
     (directory, lock hash) pairs; files: paths of our own files; words: names in a command that mean
-    a known stack; sysctl: kernel settings; ports: TCP ports; lease: of the run that asks, to be taken
-    (JSON); extra: parts that are read only when asked for.
+    a known stack; sysctl: kernel settings; ports: TCP ports; lease: of the run that asks (JSON), to
+    be taken; extra: parts that are read only when asked for.
     """
 
     units: tuple[str, ...] = ()
