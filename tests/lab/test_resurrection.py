@@ -58,12 +58,6 @@ systemctl list-timers --no-legend --plain 'spark-ready*' lost.timer |
 systemctl is-enabled spark-ready.timer spark-ready@1.timer
 systemctl is-active lost.timer
 """
-UNINSTALL = f"""
-systemctl disable --now --quiet spark-ready.timer spark-ready@1.timer spark-ready@2.timer lost.timer
-{AS_USER} disable --now --quiet lane.timer
-rm -f {UNITS}.* {UNITS}@.* /etc/cron.d/again* /etc/cron.hourly/again {USER_UNITS}.*
-systemctl daemon-reload
-"""
 KINDS = {"cron lines", "cron folders", "system units", "user units"}
 QUIET = ("--data", "quiet=5")
 
@@ -85,6 +79,17 @@ def stopped(state_home: Path) -> None:
     assert run.status == 0, run.text
 
 
+def test_an_at_job_is_refused_before_anything_is_changed(stopped: None, state_home: Path) -> None:
+    on(HOST, "echo 'docker compose up -d' | at now + 1 day 2> /dev/null")
+    number = on(HOST, "atq | awk '{print $1}'").strip()
+    refused = job("serve", state_home)
+    assert refused.status == 1
+    assert f"atrm {number}" in refused.text
+    assert refused.changed == []
+    assert drifted(job("verify", state_home)) == {"at jobs"}
+    on(HOST, f"atrm {number}")
+
+
 @pytest.fixture
 def watchdogs(stopped: None) -> Iterator[str]:
     """The same script behind a cron.d line, a cron folder, timers of the system and of a user."""
@@ -94,6 +99,7 @@ def watchdogs(stopped: None) -> Iterator[str]:
 
 
 def test_every_place_is_found_held_and_given_back(watchdogs: str, state_home: Path) -> None:
+    """Last here: the re-arm gives the old lane its own watchdog back too."""
     assert drifted(job("verify", state_home)) == KINDS
     held = job("stop", state_home, *QUIET)
     assert held.status == 0, held.text
@@ -112,15 +118,3 @@ def test_every_place_is_found_held_and_given_back(watchdogs: str, state_home: Pa
     # Rollback gives all back; here by the program's own commands, which take seconds.
     on(HOST, f"{PROGRAM} starters rearm; {PROGRAM} crontab rearm")
     assert on(HOST, STATE) == watchdogs
-    on(HOST, UNINSTALL)
-
-
-def test_an_at_job_is_refused_before_anything_is_changed(stopped: None, state_home: Path) -> None:
-    on(HOST, "echo 'docker compose up -d' | at now + 1 day 2> /dev/null")
-    number = on(HOST, "atq | awk '{print $1}'").strip()
-    refused = job("serve", state_home)
-    assert refused.status == 1
-    assert f"atrm {number}" in refused.text
-    assert refused.changed == []
-    assert drifted(job("verify", state_home)) == {"at jobs"}
-    on(HOST, f"atrm {number}")
