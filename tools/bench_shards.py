@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -222,6 +223,7 @@ def main(folder: Path | None, gib: float | None) -> None:
     base.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(base).free < 2 * size:
         raise click.ClickException(f"{base}: {2 * size / 2**30:.1f} GiB free needed")
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the files go too
     with tempfile.TemporaryDirectory(prefix="spark-bench-", dir=base) as top:
         found = measure(Path(top), size)
     for name, one in found["tools"].items():
