@@ -21,6 +21,7 @@ HOST = "spark2"
 CRONTAB = "/var/spool/cron/crontabs/root"
 POLICY = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 LOCK = "lab.lock.yaml"
+LOGIND = "/etc/systemd/logind.conf.d/zz-spark-converge.conf"
 ROUNDS = 8
 
 
@@ -136,6 +137,16 @@ DRIFTS = (
         "test_rank_does_not_come_back_by_itself",
         "docker update --restart=always spark-lab-1 > /dev/null",
         "docker update --restart=no spark-lab-1 > /dev/null",
+    ),
+    Drift(
+        "test_kernel_settings_are_as_wanted_now_and_at_boot",
+        "sysctl -q -w vm.swappiness=60",
+        "sysctl -q -w vm.swappiness=0",
+    ),
+    Drift(
+        "test_logind_leaves_the_segments_of_users_who_log_out",
+        f"mv {LOGIND} /run/ && systemctl reload systemd-logind",
+        f"mv /run/zz-spark-converge.conf {LOGIND} && systemctl reload systemd-logind",
     ),
     Drift(
         "test_no_armed_cron_line_starts_an_engine",
