@@ -11,7 +11,7 @@ from tests.running_lab import HOSTS, lab, on, ran, remove_ranks
 
 pytestmark = pytest.mark.long
 
-HOLD = "Updates of the host held"
+HOLD = "Host | Updates of the host held"
 BUSY_S = 40
 # An upgrade that takes its time, and an operator's apt-get; both leave a mark at their own end.
 UPGRADE = f"""

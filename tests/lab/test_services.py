@@ -99,7 +99,7 @@ def once(state_home: Path) -> Prepared:
 
 def test_a_dry_run_names_the_changes_and_makes_none(once: Prepared) -> None:
     for name in ("Boots without a desktop", "Desktop services down for good"):
-        assert {f"{name} on {host}" for host in HOSTS} <= {*once.plan}
+        assert {f"Host | {name} on {host}" for host in HOSTS} <= {*once.plan}
     for host in HOSTS:
         assert once.unchanged[host] == once.before[host]
 
