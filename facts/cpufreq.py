@@ -37,12 +37,14 @@ class Policy:
 class Cpufreq:
     """No policies: the host has no frequency scaling driver (unsupported, not converged).
 
-    writers: units whose commands write a governor, found by their text; profile: the one that
-    power-profiles-daemon has in force, None while it does not run.
+    writers: units whose commands write a governor, found by their text; left_alone: phrases, of
+    what does so too and is not changed from here (units that run an engine, cron lines); profile:
+    the one that power-profiles-daemon has in force, None while it does not run.
     """
 
     policies: tuple[Policy, ...]
     writers: Services
+    left_alone: tuple[str, ...]
     profile: str | Unknown | None
 
     @property
@@ -66,5 +68,6 @@ def parse(section: Section) -> Cpufreq:
             for name, found in sorted(section["policies"].items())
         ),
         writers=services.parse(section["writers"]),
+        left_alone=tuple(section["left_alone"]),
         profile=Unknown(str(profile["unknown"])) if isinstance(profile, dict) else profile,
     )

@@ -44,6 +44,8 @@ def owners(state: HostState, names: list[str]) -> Item:
     if isinstance(state.cpufreq, Cpufreq) and not state.cpufreq.supported:
         return Item("cpu", name, wanted, "no CPU frequency policies", "unsupported")
     left = governor_owners.left_over(found)
+    if isinstance(state.cpufreq, Cpufreq):
+        left += [f"{one} also sets the governor" for one in state.cpufreq.left_alone]
     down = [services.described(unit) for unit in found.asked.values() if not unit.absent]
     return judged("cpu", name, wanted, "; ".join(left or down) or "none here", not left)
 

@@ -9,7 +9,7 @@ from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 
-from facts.cpufreq import Cpufreq, Policy
+from facts.cpufreq import UNREADABLE, Cpufreq, Policy
 from facts.services import Services
 from facts.snapshot import HostState
 from facts.unknown import Unknown
@@ -31,6 +31,11 @@ def unit_text(want: str, cap_mhz: int | None) -> bytes:
 def wrong_policies(found: Cpufreq, want: str) -> list[str]:
     """Policies under another governor; one whose CPUs are all offline cannot be set and waits."""
     return [p.name for p in found.policies if not p.offline and p.governor != want]
+
+
+def unreadable(found: Cpufreq) -> list[str]:
+    """Policies that refuse to say their governor: without it undo could not give it back."""
+    return [p.name for p in found.policies if p.governor == UNREADABLE]
 
 
 def not_offered(found: Cpufreq, want: str) -> list[str]:
@@ -109,6 +114,14 @@ def governor(job: Job, rank: int, want: str) -> Commands:
         return
     if not found.supported:
         host.log("unsupported: this host has no CPU frequency policies", log_func=logger.warning)
+        return
+    if names := unreadable(found):
+        yield refuse(
+            job,
+            f"{host.name}: the governor of {', '.join(names)} cannot be read, although CPUs of it "
+            "are online; nothing was set; read its scaling_governor in "
+            f"{SYSFS} by hand, then run this again",
+        )
         return
     if note := offline_note(found):
         host.log(note, log_func=logger.warning)

@@ -63,6 +63,7 @@ def sole_owner(job: Job, rank: int, names: Sequence[str]) -> Commands:
     + rank: of this host
     + names: the known owners, e.g. ``tuned.service``; others are found by their commands
 
+    Units that run an engine, and cron lines, are only named: an engine may run on.
     Undo: states, links and the power profile found are in the journal.
     """
     host = job.hosts[rank]
@@ -74,6 +75,9 @@ def sole_owner(job: Job, rank: int, names: Sequence[str]) -> Commands:
     if isinstance(found, Unknown) or not isinstance(state.cpufreq, Cpufreq):
         yield refuse(job, f"{host.name}: owners of the CPU governor {found}")
         return
+    for one in state.cpufreq.left_alone:
+        told = "also sets the CPU governor; it is left as it is, take that out of it"
+        host.log(f"{one} {told}", log_func=logger.warning)
     if not changes(found):
         host.noop("nothing else sets the CPU governor")
         return

@@ -318,6 +318,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "cpufreq": {
             "policies": {f"policy{n}": policy(str(n)) for n in range(2)},
             "writers": {"units": {}, "triggers": {}},
+            "left_alone": [],
             "profile": None,
         },
         "fabric": {

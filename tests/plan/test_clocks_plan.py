@@ -94,6 +94,32 @@ def test_c03_a_governor_that_one_host_does_not_offer_leaves_both_as_they_are(pai
     assert all(" snapshot " in line for line in commands)
 
 
+def test_a_governor_that_cannot_be_read_is_neither_journalled_nor_set(pair: Make) -> None:
+    made = converge(pair())
+    made.snapshots[1]["cpufreq"]["policies"]["policy1"]["governor"] = None
+    run = made.run("prepare", "-y", "--debug")
+    assert run.status == 1
+    assert "the governor of policy1 cannot be read" in run.out + run.err
+    assert not [line for line in run.commands("spark2") if "scaling_governor" in line]
+
+
+def test_c01_what_is_left_alone_is_said_and_is_drift(pair: Make) -> None:
+    made = converge(pair(), machine=MACHINE)
+    cron = "/var/spool/cron/crontabs/root line 2"
+    made.snapshots[0]["cpufreq"]["left_alone"] = ["engine.service (runs an engine)", cron]
+    run = made.plan("prepare")
+    assert (run.status, run.changes) == (0, [])
+    assert run.err.count("also sets the CPU governor; it is left as it is") == 2
+    run = made.run("verify")
+    assert run.status == 1
+    found = verdicts(run.state_home)
+    assert found["spark2"]["other governor owners"][0] == "ok"
+    assert found["spark1"]["other governor owners"] == (
+        "drift",
+        f"engine.service (runs an engine) also sets the governor; {cron} also sets the governor",
+    )
+
+
 def verdicts(run_state_home: Any) -> dict[str, dict[str, tuple[str, str]]]:
     (path,) = run_state_home.glob("spark-converge/*-verify/verify.json")
     found = json.loads(path.read_text())["hosts"]

@@ -38,6 +38,7 @@ def found(**policies: tuple[str | None, list[str], str]) -> Cpufreq:
                 for name, (governor, offered, cpus) in policies.items()
             },
             "writers": {"units": {}, "triggers": {}},
+            "left_alone": [],
             "profile": None,
         }
     )
@@ -143,6 +144,7 @@ def capped(**policies: dict[str, Any]) -> Cpufreq:
         {
             "policies": {name: policy("0") | changes for name, changes in policies.items()},
             "writers": {"units": {}, "triggers": {}},
+            "left_alone": [],
             "profile": None,
         }
     )

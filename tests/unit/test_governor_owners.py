@@ -26,6 +26,7 @@ def owners(units: Units, writers: Units | None = None, triggers: Units | None = 
                 "cpufreq": {
                     "policies": {},
                     "writers": {"units": writers or {}, "triggers": triggers or {}},
+                    "left_alone": [],
                     "profile": None,
                 },
             }

@@ -14,6 +14,7 @@ from tests.unit.on_host import module
 cpufreq = module("cpufreq")
 kinds = module("kinds")
 restore = module("restore")
+crontab = module("crontab")
 starters = module("starters")
 journal = module("journal")
 units = module("units")
@@ -30,7 +31,19 @@ LOOP = "for g in /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; do {}
         (LOOP.format("echo performance > $g;"), True),
         ("echo performance | tee /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", True),
         ("Path('scaling_governor').write_text('performance')", True),
+        ('for g in /sys/c/policy*/scaling_governor\ndo echo powersave > "${g}"\ndone', True),
+        ("G=/sys/c/policy0/scaling_governor; printf performance >$G", True),
+        ("find /sys -name scaling_governor | while read -r f; do echo x > $f; done", True),
+        ("ls /sys/c/*/scaling_governor | xargs -n1 tee < /run/want", True),
+        ("dd if=/run/want of=/sys/c/policy0/scaling_governor", True),
+        ("for p in glob('/sys/c/*/scaling_governor'):\n    open(p, 'w').write('x')", True),
         ("cpupower frequency-info", False),
+        ('echo "gov $(cat /sys/c/policy0/scaling_governor)" > /run/metrics', False),
+        ("G=$(cat /sys/c/policy0/scaling_governor); printf '%s' \"$G\" | tee /run/metrics", False),
+        ("cat /sys/c/policy0/scaling_governor 2>/dev/null | tee /tmp/log", False),
+        ("for g in /sys/c/*/scaling_governor; do echo $g >> /tmp/log; done", False),
+        ("open('/sys/c/policy0/scaling_governor').read()", False),
+        ("# echo performance > /sys/c/policy0/scaling_governor", False),
         (LOOP.format("cat $g;"), False),
         ("/usr/bin/true", False),
     ],
@@ -61,7 +74,127 @@ def test_writers_are_found_by_their_commands_and_by_their_scripts(folders: Path)
     }.items():
         (folders / name).write_text(f"[Service]\nExecStart={command}\n")
     (folders / "masked.service").symlink_to("/dev/null")
-    assert sorted(cpufreq.writers()) == ["nvidia-clocks.service", "vendor.service"]
+    assert cpufreq.writers() == (["nvidia-clocks.service", "vendor.service"], [])
+
+
+def test_what_runs_an_engine_is_never_among_those_that_go_down(folders: Path) -> None:
+    """Its script sets the governor, then becomes the engine: to stop it is to stop the engine."""
+    script = folders / "engine.sh"
+    script.write_text("#!/bin/sh\n" + LOOP.format("echo performance > $g;") + "\nexec vllm serve\n")
+    sets = "/bin/sh -c 'echo performance > /sys/c/policy0/scaling_governor'"
+    for name, command in {
+        "engine.service": str(script),
+        "direct.service": "/bin/sh -c 'cpupower frequency-set -g performance; docker start e'",
+        "named.service": "/bin/sh -c 'cpupower frequency-set -g performance; /srv/dsf-lab/run'",
+        "docker.service": "/usr/bin/dockerd",
+        "containerd.service": "/usr/bin/containerd",
+        "vendor.service": sets,
+    }.items():
+        (folders / name).write_text(f"[Service]\nExecStart={command}\n")
+    for name in ("docker", "containerd"):
+        (folders / f"{name}.service.d").mkdir()
+        (folders / f"{name}.service.d" / "clocks.conf").write_text(
+            f"[Service]\nExecStartPre={sets}\n"
+        )
+    held = folders / "held.service"
+    held.write_text(f"[Service]\nExecStart={script}\n")
+    (folders / "held.service.d").mkdir()
+    (folders / "held.service.d" / starters.DROP_IN).write_text(starters.HELD)
+    engines = ["containerd", "direct", "docker", "engine", "named"]
+    assert cpufreq.writers(["dsf-lab"]) == (["vendor.service"], [f"{e}.service" for e in engines])
+
+
+def test_c01_cron_lines_that_set_a_governor_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, drop_ins, daily = (tmp_path / name for name in ("users", "cron.d", "cron.daily"))
+    for folder in (users, drop_ins, daily):
+        folder.mkdir()
+    monkeypatch.setattr(crontab, "FOLDER", str(users))
+    monkeypatch.setattr(crontab, "DROP_INS", str(drop_ins))
+    monkeypatch.setattr(crontab, "SYSTEM", (str(tmp_path / "absent"),))
+    monkeypatch.setattr(crontab, "why_inert", lambda path: "no" if path.endswith(".off") else None)
+    monkeypatch.setattr(starters, "PERIODIC_FOLDER", str(tmp_path / "cron."))
+    script = tmp_path / "clocks.sh"
+    script.write_text(LOOP.format("echo performance > $g;"))
+    sets = "cpupower frequency-set -g performance"
+    (users / "root").write_text(f"# {sets}\n@reboot sleep 60 && {sets}\n0 * * * * {script}\n")
+    (drop_ins / "clocks").write_text(f"#SPARK-HELD-20260826 @reboot root {sets}\n@daily root ls\n")
+    (drop_ins / "more").write_text(f"@reboot root {sets}\n")
+    (drop_ins / "clocks.off").write_text(f"@reboot root {sets}\n")
+    (daily / "clocks").write_text(f"#!/bin/sh\n{sets}\n")
+    (daily / "clocks").chmod(0o755)
+    (daily / "off").write_text(f"#!/bin/sh\n{sets}\n")
+    (daily / "gone").symlink_to("nowhere")
+    assert list(cpufreq.cron_writers()) == [
+        f"{users}/root line 2",
+        f"{users}/root line 3",
+        f"{drop_ins}/more line 1",
+        f"{daily}/clocks",
+    ]
+
+
+def policy_at(top: Path, name: str, **files: str) -> Path:
+    folder = top / name
+    folder.mkdir(parents=True)
+    online = {"affected_cpus": "0", "cpuinfo_max_freq": "3900000"}
+    for file, text in {**online, **files}.items():
+        (folder / file).write_text(text + "\n")
+    return folder
+
+
+def test_what_an_owner_had_set_is_kept_before_it_goes_down_and_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tuned sets ondemand and lifts its cap when it stops."""
+    monkeypatch.setattr(journal, "ROOT", str(tmp_path / "journal"))
+    sysfs = tmp_path / "cpufreq"
+    for name, place in (("GOVERNOR", "scaling_governor"), ("CAP", "scaling_max_freq")):
+        monkeypatch.setattr(kinds, name, f"{sysfs}/{{}}/{place}")
+    monkeypatch.setattr(cpufreq, "POLICIES", str(sysfs))
+    tuned = {"scaling_governor": "performance", "scaling_max_freq": "3000000"}
+    one = policy_at(sysfs, "policy0", **tuned)
+    policy_at(sysfs, "policy1", scaling_governor="performance", scaling_max_freq="3900000")
+    policy_at(sysfs, "policy2", scaling_max_freq="3900000")  # its governor cannot be read
+
+    def down(_: dict[str, Any]) -> dict[str, Any]:
+        names = {entry["name"] for entry in journal.entries()}
+        assert names == {"governor.policy0", "governor.policy1", "cpu_max.policy0"}
+        (one / "scaling_governor").write_text("ondemand\n")
+        (one / "scaling_max_freq").write_text("3900000\n")
+        return {}
+
+    monkeypatch.setattr(units, "down", down)
+    cpufreq.settle({"stop": ["tuned.service"], "disable": [], "mask": [], "profile": None})
+    entries = journal.entries()
+    assert {e["name"]: e["value"] for e in entries} == {
+        "governor.policy0": "performance",
+        "governor.policy1": "performance",
+        "cpu_max.policy0": "3000000",
+    }
+    looked = {v["name"]: v["verdict"] for _, v in restore.look(entries, ())}
+    assert looked == {
+        "governor of policy0": "restore",
+        "governor of policy1": "same",
+        "clock cap of policy0": "restore",
+    }
+    failures: dict[str, str] = {}
+    restore.give_clocks(entries, failures)
+    assert failures == {}
+    assert {n: (one / n).read_text().strip() for n in tuned} == tuned
+
+
+def test_a_governor_that_was_kept_before_stays_the_original(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "ROOT", str(tmp_path / "journal"))
+    monkeypatch.setattr(cpufreq, "POLICIES", str(tmp_path / "cpufreq"))
+    monkeypatch.setattr(units, "down", lambda _: {})
+    policy_at(tmp_path / "cpufreq", "policy0", scaling_governor="schedutil")
+    journal.setting("governor.policy0", "performance", "schedutil")
+    before = journal.entries()
+    cpufreq.settle({"stop": [], "disable": [], "mask": [], "profile": None})
+    assert journal.entries() == before
 
 
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str) -> Path:

@@ -1,9 +1,11 @@
 """CPU frequency policies, and what else on this host sets their governor.
 
-section: the policies; units whose commands write a governor; the active power profile.
+section: the policies; units whose commands write a governor; what else does and is left alone; the
+active power profile.
 
 settle < {"stop", "disable", "mask", "profile"}   takes other owners down for good, as `units down`
-    does. power-profiles-daemon is first put on its neutral profile: a platform that it has put into
+    does. What they had set is kept first: a daemon that stops takes its governor with it.
+    power-profiles-daemon is first put on its neutral profile: a platform that it has put into
     power-saver stays there when it is stopped.
 """
 
@@ -14,9 +16,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import crontab
 import journal
 import mentions
 import starters
@@ -34,9 +37,21 @@ BUS_NAMES = (
     ("net.hadess.PowerProfiles", "/net/hadess/PowerProfiles"),
 )
 TOOL = re.compile(rb"\bcpufreq-set\b|\bcpupower\b[^\n]*\bfrequency-set\b")
-NAMED = re.compile(rb"\bscaling_governor\b")
-# What a script writes a value with; one that only reads the governor does none of it.
-WRITES = re.compile(rb"\b(echo|printf|tee|dd|write|write_text|sysfs)\b")
+COMMENT = re.compile(rb"^\s*#.*$", re.MULTILINE)
+FILE = rb"[^\s;|&<>]*scaling_governor\b"
+# How a script writes to a target; one that only reads the governor, or prints it, does none of it.
+SHELL = (rb">\s*[\"']?%s", rb"\btee\b[^\n;|&]*?%s", rb"\bof=[\"']?%s")
+PYTHON = (
+    rb"\bopen\([^\n]*?%s[^\n)]*,\s*[\"'](?:[wa]|r\+)",
+    rb"%s[\"']?\s*\)?\s*\.write_(?:text|bytes)\b",
+)
+XARGS = re.compile(rb"scaling_governor\b[^\n]*\bxargs\b[^\n;|]*\btee\b")
+# Variables that stand for the file: of a loop over it, of one over what finds it, assigned.
+VARIABLES = (
+    re.compile(rb"\bfor\s+(\w+)\s+in\b[^\n;]*scaling_governor\b"),
+    re.compile(rb"scaling_governor\b[^\n]*\|\s*while\s+(?:IFS=\S*\s+)?read\s+(?:-r\s+)?(\w+)"),
+    re.compile(rb"(\w+)\s*=\s*[\"']?[^\s;\"'(<`]*scaling_governor\b"),
+)
 # Ours, and what runs the owner's whole boot script: our boot unit comes after that one.
 PASSED_OVER = re.compile(r"(spark-converge-.*|rc-local)\.service")
 
@@ -66,23 +81,75 @@ def khz(path: str) -> int | None:
 
 
 def writes_governor(text: bytes) -> bool:
-    return bool(TOOL.search(text) or (NAMED.search(text) and WRITES.search(text)))
+    if not (TOOL.search(text) or b"scaling_governor" in text):
+        return False
+    text = COMMENT.sub(b"", mentions.JOINED.sub(b" ", text))
+    if TOOL.search(text) or XARGS.search(text):
+        return True
+    forms = [form % FILE for form in (*SHELL, *PYTHON)]
+    for name in {name for one in VARIABLES for name in one.findall(text)}:
+        forms += [form % (rb"\$+\{?" + name + rb"\b") for form in SHELL]
+        forms += [form % (rb"\b" + name + rb"\b") for form in PYTHON]
+    return any(re.search(form, text) for form in forms)
 
 
-def writers() -> Iterator[str]:
-    """Services whose commands, or scripts that these name, write a governor."""
+def sets_governor(commands: bytes, home: str) -> bool:
+    """Do commands write a governor, or scripts that they name?"""
+    return writes_governor(commands) or any(map(writes_governor, scripts(commands, home)))
+
+
+def scripts(commands: bytes, home: str) -> Iterator[bytes]:
+    for token in dict.fromkeys(mentions.TOKEN.findall(commands)):
+        for path in mentions.places(token.decode("latin-1"), home, []):
+            yield mentions.text_of(path)
+
+
+def runs_engine(name: str, path: str, commands: bytes, reader: mentions.Reader) -> bool:
+    """Is a unit a container engine itself, or one whose commands or scripts mention an engine?"""
+    # The pattern has NVIDIA's units too; some of those set clocks, and none runs an engine.
+    if starters.INFRASTRUCTURE.fullmatch(name) and not name.startswith("nvidia-"):
+        return True
+    of_package = path.startswith(mentions.PACKAGES)
+    named = reader.tokens(commands, "/root", packages_too=not of_package)
+    return bool(reader.own(commands) or named)
+
+
+def writers(words: Iterable[str] = ()) -> tuple[list[str], list[str]]:
+    """Services whose commands, or scripts that these name, write a governor: those that may be
+    taken down, and those that never are, since an engine would end with them.
+
+    words: names that known stacks go by
+    """
+    found: list[str] = []
+    engines: list[str] = []
+    reader = mentions.Reader(words)
     for name, paths in starters.files_of(starters.SYSTEM_FOLDERS, PASSED_OVER).items():
-        if "@." in name:
+        held = any(os.path.basename(path) == starters.DROP_IN for path in paths)
+        if held or "@." in name:
             continue  # a template does nothing by itself
         commands = starters.commands_of(paths)
-        if writes_governor(commands) or any(map(writes_governor, scripts(commands))):
-            yield name
+        if sets_governor(commands, "/root"):
+            (engines if runs_engine(name, paths[0], commands, reader) else found).append(name)
+    return sorted(found), sorted(engines)
 
 
-def scripts(commands: bytes) -> Iterator[bytes]:
-    for token in dict.fromkeys(mentions.TOKEN.findall(commands)):
-        for path in mentions.places(token.decode("latin-1"), "/root", []):
-            yield mentions.text_of(path)
+def cron_writers() -> Iterator[str]:
+    """Path and line of cron jobs that write a governor, as "/etc/cron.d/clocks line 3"."""
+    users = [u for u in crontab.listed(crontab.FOLDER) if not u.startswith(("tmp.", "."))]
+    tables = [(f"{crontab.FOLDER}/{user}", crontab.home_of(user)) for user in users]
+    drop_ins = [f"{crontab.DROP_INS}/{name}" for name in crontab.listed(crontab.DROP_INS)]
+    for path in (*crontab.SYSTEM, *drop_ins):
+        if os.path.isfile(path) and not crontab.why_inert(path):
+            tables.append((path, "/root"))
+    for path, home in tables:
+        for number, line in enumerate(mentions.text_of(path).split(b"\n"), start=1):
+            if not line.lstrip().startswith(b"#") and sets_governor(line, home):
+                yield f"{path} line {number}"
+    for period in starters.PERIODIC:
+        for path in sorted(glob.glob(f"{starters.PERIODIC_FOLDER}{period}/*")):
+            runs = os.path.isfile(path) and not starters.why_skipped(path)
+            if runs and sets_governor(mentions.text_of(path), "/root"):
+                yield path
 
 
 def profile() -> str | None:
@@ -118,20 +185,54 @@ def set_profile(wanted: str) -> None:
     raise Failed(f"power profile {wanted}: {said}")
 
 
-def section(_: dict[str, Any]) -> dict[str, Any]:
-    found = sorted(writers())
+def section(ask: dict[str, Any]) -> dict[str, Any]:
+    """left_alone: phrases, of what writes a governor and is not changed from here."""
+    found, engines = writers(ask.get("words", ()))
     return {
         "policies": policies(),
         "writers": units.with_neighbours(found) if found else {"units": {}, "triggers": {}},
+        "left_alone": [*(f"{name} (runs an engine)" for name in engines), *cron_writers()],
         "profile": profile_or_why(),
     }
 
 
+def in_force() -> dict[str, str]:
+    """{setting: value} of governors and limits, those that cannot be read left out."""
+    found = {}
+    for name, one in policies().items():
+        found[f"governor.{name}"] = one["governor"]
+        found[f"cpu_max.{name}"] = one["cap_khz"] and str(one["cap_khz"])
+    return {name: value for name, value in found.items() if value}
+
+
+def keep_in_force() -> dict[str, str]:
+    """Journal the governors, and the limits that somebody has set; all that is in force.
+
+    A limit at the top of what the CPU can do is nobody's: in the heat it sinks, and undo would take
+    that for an edit. Where one was set the next boot puts it at the top, which is then ours.
+    """
+    found = in_force()
+    tops = {f"cpu_max.{name}": str(one["top_khz"]) for name, one in policies().items()}
+    for name, value in found.items():
+        ours = tops.get(name, value)
+        set_by_somebody = name not in tops or value != ours
+        if set_by_somebody and journal.load("settings", name) is None:
+            journal.setting(name, value, ours)
+    return found
+
+
 def settle(todo: dict[str, Any]) -> dict[str, Any]:
+    before = keep_in_force()
     if todo["profile"]:
         journal.setting(PROFILE, todo["profile"], NEUTRAL)
         set_profile(NEUTRAL)
-    return units.down(todo)
+    try:
+        return units.down(todo)
+    finally:
+        # What a daemon leaves behind when it stops is our doing.
+        for name, value in in_force().items():
+            if value != before.get(name, value):
+                journal.setting(name, before[name], value)
 
 
 def main(argv: list[str]) -> dict[str, Any]:
