@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Mapping
 
 from pyinfra import logger
@@ -39,13 +40,18 @@ def wrong(found: Sysctl, want: Mapping[str, object]) -> dict[str, str]:
     }
 
 
+def later(path: str) -> bool:
+    """Is a file applied after ours? Of all folders together they go by their bare names."""
+    return posixpath.basename(path) > posixpath.basename(PATH)
+
+
 def overruled(found: Sysctl, want: Mapping[str, object]) -> list[str]:
     """One sentence for each later file that sets another value, which the next boot would take."""
     said = []
     for key, value in want.items():
         setters = [file for file in found.boot if key in file.values]
         last = setters[-1] if setters else None
-        if last is not None and last.path > PATH and last.values[key] != str(value):
+        if last is not None and later(last.path) and last.values[key] != str(value):
             said.append(f"{last.path} sets {key} to {last.values[key]} after {PATH}")
     return said
 

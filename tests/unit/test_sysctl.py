@@ -111,6 +111,9 @@ def test_only_a_later_file_with_another_value_overrules() -> None:
     late = ("/etc/sysctl.d/zzz.conf", "10")
     assert operation.overruled(boot(("/etc/sysctl.d/99-sysctl.conf", "60"), ours), WANT) == []
     assert operation.overruled(boot(ours, (late[0], "0")), WANT) == []
+    shipped = ("/usr/lib/sysctl.d/10-zram.conf", "10")
+    assert operation.overruled(boot(shipped), WANT) == [], "our file is not there yet"
+    assert operation.overruled(boot(ours, ("/run/sysctl.d/zzz.conf", "10")), WANT) != []
     assert operation.overruled(boot(ours, late), WANT) == [
         f"/etc/sysctl.d/zzz.conf sets vm.swappiness to 10 after {operation.PATH}"
     ]
