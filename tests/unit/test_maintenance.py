@@ -129,6 +129,25 @@ def test_holders_of_package_locks_and_blockers_of_a_shutdown_are_found(
     assert on_host.lock_holders() == []
 
 
+@pytest.mark.parametrize(("through", "told"), [("overlay", False), ("mount", True)])
+def test_a_lock_of_a_container_is_the_hosts_only_when_it_is_that_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, through: str, told: bool
+) -> None:
+    """apt in a container shows the path that it has in there, whatever file lies behind it."""
+    on_host = module("maintenance")
+    lock, inside = tmp_path / "lock-frontend", tmp_path / "inside"
+    lock.touch()
+    if through == "mount":
+        inside.hardlink_to(lock)
+    else:
+        inside.touch()
+    monkeypatch.setattr(on_host, "LOCKS", (str(lock),))
+    monkeypatch.setattr(os, "readlink", lambda _: str(lock))
+    with inside.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        assert len(on_host.lock_holders()) == told
+
+
 @pytest.mark.parametrize(("busy", "good"), [([], True), (["dpkg (process 7) has a lock"], False)])
 def test_a_run_is_awaited_and_named_when_it_does_not_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: list[str], good: bool

@@ -25,17 +25,30 @@ def command_of(pid: str) -> str:
     return read(f"/proc/{pid}/comm") or "a program"
 
 
+def same_file(descriptor: str, path: str) -> bool:
+    """A lock of a container has the same path in there, but is another file."""
+    try:
+        return os.path.samestat(os.stat(descriptor), os.stat(path))
+    except OSError:  # one of them ended or went meanwhile
+        return False
+
+
 def lock_holders() -> list[str]:
-    """A sentence for each lock of the packages that a program holds or waits for."""
+    """A sentence for each lock of the host's packages that a program holds or waits for.
+
+    Only what is called like one is asked what file it is: a dead file system does not answer.
+    """
     pids = re.findall(r"(?:POSIX|FLOCK) +ADVISORY +WRITE +(\d+) ", read("/proc/locks") or "")
     found = []
     for pid in dict.fromkeys(pids):
         for descriptor in glob.glob(f"/proc/{pid}/fd/*"):
             try:
-                path = os.readlink(descriptor)
+                name = os.path.basename(os.readlink(descriptor))
             except OSError:  # it ended meanwhile
                 continue
-            if path in LOCKS:
+            locks = [lock for lock in LOCKS if os.path.basename(lock) == name]
+            path = next((lock for lock in locks if same_file(descriptor, lock)), None)
+            if path:
                 found.append(f"{command_of(pid)} (process {pid}) has {path}")
     return list(dict.fromkeys(found))
 
