@@ -13,7 +13,11 @@ from dataclasses import dataclass
 
 from facts.unknown import Section, Unknown, parsed
 
-EARLYOOM_LONG = ("prefer=", "avoid=", "ignore=", "ignore-root-user", "dryrun", "syslog", "debug")
+EARLYOOM_SHORT = "m:s:M:S:N:P:r:nkgivdph"
+EARLYOOM_LONG = (
+    *("prefer=", "avoid=", "ignore=", "ignore-root-user", "sort-by-rss", "kernel-oom"),
+    *("dryrun", "syslog", "debug"),
+)
 EARLYOOM_PERCENT = 10.0
 # Where docker puts its containers, by its systemd and its cgroupfs driver.
 ENGINE_GROUPS = ("/system.slice", "/docker")
@@ -87,7 +91,7 @@ def floor(options: dict[str, str], percent: str, kib: str) -> Floor:
 
 
 def earlyoom(found: Section) -> Killer:
-    options, _ = getopt.gnu_getopt(list(found["argv"]), "m:s:M:S:N:r:nkgivdph", EARLYOOM_LONG)
+    options, _ = getopt.gnu_getopt(list(found["argv"]), EARLYOOM_SHORT, EARLYOOM_LONG)
     said = {name.lstrip("-"): value for name, value in options}
     spares = "it runs with --dryrun" if "dryrun" in said else None
     if "ignore-root-user" in said:

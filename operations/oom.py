@@ -55,7 +55,13 @@ def refusals(state: HostState, stack: Stack) -> list[str]:
     found, memory = state.oom, state.memory
     if not isinstance(found, Oom) or not isinstance(memory, Memory):
         return []  # the preflight says what could not be read
-    said = [f"thresholds of {name}: {why}" for name, why in found.unread.items()]
+    if stack.memory.steady_available_mib is None:
+        return []  # nothing to hold a threshold against, read or not
+    said = [
+        f"thresholds of {name}: {why}, none that could end {stack.name} expected; change the "
+        "setting that cannot be read, or stop the program while the stack is served"
+        for name, why in found.unread.items()
+    ]
     for killer in found.killers:
         if fires(killer, memory, stack):
             floor, steady = killer.memory.of(memory.total_mib), stack.memory.steady_available_mib

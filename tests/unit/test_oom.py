@@ -158,6 +158,16 @@ def test_nohang_by_its_own_file() -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [("--sort-by-rss",), ("--kernel-oom",), ("-P", "/usr/local/bin/before"), ("-k", "-i", "-g")],
+)
+def test_options_that_set_no_threshold_are_no_reason_to_refuse(words: tuple[str, ...]) -> None:
+    one = killer("earlyoom", *words, "-m", "5")
+    assert int(one.memory.of(SPARK.total_mib)) == 6125
+    assert one.spares is None
+
+
+@pytest.mark.parametrize(
     "odd",
     [
         found("earlyoom", "-m", "ten"),
@@ -173,5 +183,8 @@ def test_thresholds_that_cannot_be_made_out_are_unknown_and_refuse(
     parsed = parse(odd)
     assert parsed.killers == ()
     assert len(parsed.unread) == 1
-    (said,) = refusals(state_of(spark(tmp_path) | {"oom": odd}), stack(9277))
+    state = state_of(spark(tmp_path) | {"oom": odd})
+    (said,) = refusals(state, stack(9277))
     assert said.startswith(f"thresholds of {odd['killers'][0]['name']} (pid 812): unknown")
+    assert said.endswith("or stop the program while the stack is served")
+    assert refusals(state, stack(None)) == [], "without an expected figure nothing is judged"
