@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from facts.unknown import Section
 
 ASLEEP = ("inactive", "failed")
+DROP_IN = "zz-spark-converge-down.conf"  # as in spark_host/units.py
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,8 @@ class Unit:
 
     names: with its aliases; sub: running, exited, ...; triggers: sockets, paths, timers that start
     it; triggered: what it starts itself, as a timer; starters: what starts it although it is
-    disabled (other units, D-Bus); path: of its file, empty where it has none.
+    disabled (other units, D-Bus); path: of its file, empty where it has none; held: our drop-in
+    keeps it from starting, since systemd refuses to mask it.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Unit:
     triggered: tuple[str, ...]
     starters: tuple[str, ...]
     path: str
+    held: bool
 
     @property
     def absent(self) -> bool:
@@ -59,6 +62,7 @@ def unit(properties: Section) -> Unit:
         triggered=tuple(properties.get("Triggers", "").split()),
         starters=tuple(properties["starters"]),
         path=properties.get("FragmentPath", ""),
+        held=f"/{DROP_IN}" in properties.get("DropInPaths", ""),
     )
 
 

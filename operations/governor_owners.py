@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
@@ -17,9 +16,6 @@ from facts.unknown import Unknown
 from operations import services
 from operations.job import Commands, Job, refuse
 from operations.journal import quiet
-
-# systemd refuses to mask a unit whose own file lies where the mask would have to be.
-LOCAL_UNITS = "/etc/systemd/system/"
 
 
 def other_owners(state: HostState, names: Sequence[str]) -> Services | Unknown:
@@ -36,15 +32,8 @@ def other_owners(state: HostState, names: Sequence[str]) -> Services | Unknown:
 
 
 def changes(found: Services) -> services.Changes:
-    """What is still to do until no other owner can start.
-
-    A unit of the owner's own that is static cannot be masked; once its timers and sockets are down,
-    and when no other unit wants it, it is left at that.
-    """
-    todo = services.plan(found, list(found.asked))
-    own = {u.name for u in found.units.values() if u.path.startswith(LOCAL_UNITS)}
-    idle = {n for n in own if found.units[n].file_state == "static" and not found.units[n].starters}
-    return replace(todo, mask=tuple(name for name in todo.mask if name not in idle))
+    """What is still to do until no other owner can start."""
+    return services.plan(found, list(found.asked))
 
 
 def left_over(found: Services) -> list[str]:

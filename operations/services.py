@@ -41,7 +41,8 @@ def plan(services: Services, names: Sequence[str], together: Sequence[str] = ())
 
     Triggers (sockets, paths, timers) go first, or they would start the service again. A unit that
     something else still starts when it is disabled (a vendor's link, another unit, D-Bus) is
-    masked, unless that other unit goes down too.
+    masked, unless that other unit goes down too. A unit that cannot be masked, since its own file
+    lies in /etc/systemd/system, is in `mask` as well: the host puts a drop-in on it instead.
     """
     stop: list[str] = []
     disable: list[str] = []
@@ -55,7 +56,8 @@ def plan(services: Services, names: Sequence[str], together: Sequence[str] = ())
         if not one.asleep and one.name not in stop:
             stop.append(one.name)
         others = [starter for starter in one.starters if starter not in going]
-        if one.file_state == "masked" or (one.file_state == "disabled" and not others):
+        kept_down = one.held or one.file_state == "masked"
+        if kept_down or (one.file_state == "disabled" and not others):
             continue
         target = mask if others or startable_without_enabling(one) else disable
         if one.name not in target:
@@ -85,7 +87,8 @@ def unsettled(services: Services, asked: Sequence[str], together: Sequence[str] 
 def described(unit: Unit) -> str:
     if unit.absent:
         return "absent"
-    return f"{unit.name} {unit.active}/{unit.file_state or 'no file'}"
+    held = ", held down by a drop-in" if unit.held else ""
+    return f"{unit.name} {unit.active}/{unit.file_state or 'no file'}{held}"
 
 
 def command(todo: Changes) -> str:

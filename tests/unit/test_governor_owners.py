@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deploys.steps.begin import host_settings
-from facts.services import Services
+from facts.services import DROP_IN, Services
 from facts.snapshot import state_of
 from facts.unknown import Unknown
 from operations.governor_owners import changes, left_over, other_owners
@@ -83,13 +83,15 @@ def test_a_unit_found_by_its_commands_goes_down_with_its_timer() -> None:
     assert changes(found) == Changes((timer,), (timer,), (name,))
 
 
-def test_a_static_unit_of_the_owners_own_is_left_without_its_timer() -> None:
-    """systemd refuses to mask what lies in /etc/systemd/system itself."""
+def test_a_static_unit_of_the_owners_own_goes_down_with_its_timer() -> None:
+    """systemd refuses to mask what lies in /etc/systemd/system itself; a drop-in holds it."""
     name, timer = "clocks.service", "clocks.timer"
-    own = unit(name, "inactive", "static", timer) | {"FragmentPath": f"/etc/systemd/system/{name}"}
+    path = f"/etc/systemd/system/{name}"
+    own = unit(name, "inactive", "static", timer) | {"FragmentPath": path}
     found = owners({}, {name: own}, {timer: unit(timer, "active", "enabled")})
-    assert changes(found) == Changes((timer,), (timer,), ())
-    after = owners({}, {name: own}, {timer: unit(timer, "inactive", "disabled")})
+    assert changes(found) == Changes((timer,), (timer,), (name,))
+    held = own | {"DropInPaths": f"{path}.d/{DROP_IN}"}
+    after = owners({}, {name: held}, {timer: unit(timer, "inactive", "disabled")})
     assert left_over(after) == []
 
 

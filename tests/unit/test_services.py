@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from facts.services import Services, parse
+from facts.services import DROP_IN, Services, parse
 from operations import services as operation
 from operations.services import Changes, command
 from tests.plan.made_pair import DESKTOP, TRIGGERS, absent_unit, unit
@@ -82,6 +82,22 @@ def test_b07_a_unit_that_the_owner_masked_is_left_and_the_others_go_in_one_run()
     todo = plan(found)
     assert todo.stop == todo.disable == ("ModemManager.service",)
     assert "cups" not in command(todo)
+
+
+@pytest.mark.parametrize(("active", "stop"), [("inactive", ()), ("active", ("colord.service",))])
+@pytest.mark.parametrize("starters", [[], ["D-Bus as colord.service"]])
+def test_a_unit_that_our_drop_in_holds_is_down_for_good_once_it_is_stopped(
+    active: str, stop: tuple[str, ...], starters: list[str]
+) -> None:
+    """Of an owner's full copy of a static unit, which systemd does not mask."""
+    path = "/etc/systemd/system/colord.service"
+    copy = unit("colord.service", active, "static") | {"FragmentPath": path, "starters": starters}
+    assert plan(services({"colord.service": copy})) == Changes(stop, (), ("colord.service",))
+    held = copy | {"DropInPaths": f"/etc/x.d/a.conf {path}.d/{DROP_IN}"}
+    found = services({"colord.service": held})
+    assert plan(found) == Changes(stop, (), ())
+    told = operation.described(found.asked["colord.service"])
+    assert told == f"colord.service {active}/static, held down by a drop-in"
 
 
 def test_a_masked_unit_that_still_runs_is_only_stopped() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from facts import services
 from tests.unit.on_host import Cut, module, tree
 
 REAL = shutil.which("systemctl")
@@ -359,11 +360,34 @@ def test_a_change_cut_off_is_completed_by_the_next_and_then_undone(
 
 
 def test_a_failing_systemctl_says_why(root: Path) -> None:
-    (system(root) / "own.service").write_text("[Service]\nExecStart=/bin/true\n")
-    with pytest.raises(module("run").Failed, match=r"own\.service"):
-        units.down({"stop": [], "disable": ["bluetooth.service"], "mask": ["own.service"]})
+    with pytest.raises(module("run").Failed, match="Failed to mask"):
+        units.down({"stop": [], "disable": ["bluetooth.service"], "mask": ["/usr/no.service"]})
     assert links.pending() is None
     assert undo()["ok"], "what was done before it failed is undone"
+
+
+def test_an_owners_full_copy_of_a_static_unit_is_held_by_a_drop_in_and_given_back(
+    root: Path,
+) -> None:
+    """systemctl edit --full; systemd refuses to mask such a unit, and prepare stopped there."""
+    copy = system(root) / "colord.service"
+    copy.write_text("[Service]\nExecStart=/bin/sleep 1000\n")
+    (root / "active" / "colord.service").touch()
+    before = tree(root)
+    units.down({"stop": ["colord.service"], "disable": [], "mask": ["colord.service"]})
+    held = Path(f"{copy}.d") / units.DROP_IN
+    assert held.read_bytes() == units.DOWN
+    assert "ConditionPathExists=/nonexistent/" in held.read_text()
+    assert not (root / "active" / "colord.service").exists()
+    assert {v["verdict"] for _, v in restore.look(restore.everything(), ())} == {"restore"}
+    assert undo()["ok"]
+    assert tree(root) == before
+    assert not held.parent.exists()
+
+
+def test_the_drop_in_is_known_by_one_name_on_both_sides() -> None:
+    assert units.DROP_IN == services.DROP_IN
+    assert "DropInPaths" in units.PROPERTIES.split(",")
 
 
 def test_a_second_change_cut_off_names_nothing_twice(

@@ -14,7 +14,7 @@ import links
 from run import Failed, read, run
 
 PROPERTIES = (
-    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,FragmentPath,TriggeredBy,"
+    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,FragmentPath,DropInPaths,TriggeredBy,"
     "Triggers,WantedBy,RequiredBy,UpheldBy,BoundBy"
 )
 # Highest precedence first: systemd.unit(5).
@@ -29,6 +29,12 @@ WANTS = ("wants", "requires", "upholds")
 BUS_SERVICES = "/usr/share/dbus-1/system-services/*.service"
 DEFAULT = "default.target"
 ASLEEP = ("inactive", "failed")
+DROP_IN = "zz-spark-converge-down.conf"
+DOWN = b"""# Down for good by spark-converge: the unit's file lies where a mask would have to be.
+# Given back by its undo; by hand: remove this file, then systemctl daemon-reload.
+[Unit]
+ConditionPathExists=/nonexistent/down-by-spark-converge
+"""
 STOP_S = 300  # TimeoutStopSec is 90 s by default, and several may wait for it one after another
 
 
@@ -135,8 +141,23 @@ def keep_states(names: Collection[str]) -> None:
         journal.setting(f"unit.{name}", f"{state} {unit['ActiveState']}", "")
 
 
+def unmaskable(name: str) -> bool:
+    """Does a file or link of the owner's lie where the mask would have to be?"""
+    path = f"{FOLDERS[0]}/{name}"
+    return os.path.lexists(path) and os.path.realpath(path) != "/dev/null"
+
+
+def hold_down(name: str) -> None:
+    """What a mask does, by a condition that never holds."""
+    owner = (os.geteuid(), os.getegid())
+    journal.put(f"{FOLDERS[0]}/{name}.d/{DROP_IN}", 0o644, owner, DOWN)
+
+
 def down(todo: dict[str, list[str]]) -> dict[str, Any]:
-    """{"stop": [unit], "disable": [unit], "mask": [unit]}: each in the order given."""
+    """{"stop": [unit], "disable": [unit], "mask": [unit]}: each in the order given.
+
+    A unit that systemd refuses to mask gets a drop-in that keeps it from starting.
+    """
     names = list(dict.fromkeys([*todo["stop"], *todo["disable"], *todo["mask"]]))
     keep_states(names)
     with links.watched(names):
@@ -144,8 +165,12 @@ def down(todo: dict[str, list[str]]) -> dict[str, Any]:
             systemctl("stop", "--", *todo["stop"])
         if todo["disable"]:
             systemctl("disable", "--quiet", "--no-reload", "--", *todo["disable"])
-        if todo["mask"]:
-            systemctl("mask", "--quiet", "--no-reload", "--", *todo["mask"])
+        mask = [name for name in todo["mask"] if not unmaskable(name)]
+        if mask:
+            systemctl("mask", "--quiet", "--no-reload", "--", *mask)
+        for name in todo["mask"]:
+            if name not in mask:
+                hold_down(name)
         if todo["disable"] or todo["mask"]:
             systemctl("daemon-reload")
     return {}
