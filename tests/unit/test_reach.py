@@ -197,3 +197,23 @@ def test_nmcli_is_asked_for_the_active_connection_of_wireless_devices_only(
     monkeypatch.setattr(on_host, "wireless", list)
     monkeypatch.setattr(on_host, "run", lambda _: pytest.fail("nothing to ask"))
     assert on_host.section({}) == {"wifi": []}
+
+
+@pytest.mark.parametrize("status", [8, 10])
+def test_a_networkmanager_that_does_not_run_has_no_connection(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """A Wi-Fi card and no NetworkManager: many servers. What cannot be read is another thing."""
+    on_host = module("reach")
+    monkeypatch.setattr(on_host, "wireless", lambda: ["wlP9s9"])
+
+    def answers(code: int) -> None:
+        monkeypatch.setattr(
+            on_host, "run", lambda words: (0 if words[1:] == ["--version"] else code, "", "Error")
+        )
+
+    answers(status)
+    assert on_host.section({}) == {"wifi": []}
+    answers(4)
+    with pytest.raises(module("run").Failed):
+        on_host.section({})

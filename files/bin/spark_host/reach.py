@@ -12,6 +12,9 @@ ASKED = (
     "connection.id,connection.permissions,802-11-wireless-security.psk-flags,802-1x.password-flags"
 )
 
+# nmcli(1): 8 NetworkManager is not running, 10 connection, device or access point does not exist
+NOTHING = (8, 10)
+
 
 def wireless() -> list[str]:
     folders = sorted(glob.glob("/sys/class/net/*"))
@@ -20,7 +23,10 @@ def wireless() -> list[str]:
 
 
 def nmcli(*words: str) -> str:
+    """What it says; nothing where NetworkManager does not run or knows no such thing."""
     code, out, err = run(["nmcli", *words])
+    if code in NOTHING:
+        return ""
     if code:
         raise Failed(err.strip() or f"nmcli: exit status {code}")
     return out
@@ -33,6 +39,8 @@ def connection(device: str) -> dict[str, Any] | None:
         return None
     lines = nmcli("-t", "-f", ASKED, "connection", "show", "uuid", uuid).splitlines()
     said = dict(line.split(":", 1) for line in lines if ":" in line)
+    if not said:  # it went in between
+        return None
     words = (v for name, v in said.items() if name.endswith("-flags"))
     return {
         "device": device,
