@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
+import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -240,6 +243,83 @@ def test_links_stay_as_they_are_while_an_edited_netplan_file_is_left(
     assert fabric(monkeypatch, BONDED, ours, old) == "edited"
     assert fabric(monkeypatch, BONDED, old) == "restore"
     assert fabric(monkeypatch, FRESH, ours) == "same"
+
+
+class Trials(Kernel):
+    """A host whose trial of the fabric makes the bond; NetworkManager has all of its devices."""
+
+    def of_the_trial(self, argv: list[str], **words: Any) -> tuple[int, str, str]:
+        if argv[0] in ("systemctl", "systemd-run", "nmcli"):
+            return 0, "yes\n" if argv[0] == "nmcli" else "", ""
+        if argv[:2] == ["netplan", "apply"]:
+            self.links = copy.deepcopy(BONDED)
+        return self.run(argv, **words)
+
+
+@pytest.fixture
+def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: None) -> Trials:
+    """A trial has begun: nothing is applied yet."""
+    kernel, trial = Trials(FRESH), restore.fabric
+    for name in ("STATE", "TRIAL", "ETC", "VENDOR"):
+        monkeypatch.setattr(trial, name, str(tmp_path / name.lower()))
+    monkeypatch.setattr(restore, "NETPLAN", f"{trial.ETC}/")
+    monkeypatch.setattr(restore.journal, "ROOT", str(tmp_path / "lib" / "journal"))
+    monkeypatch.setattr(restore.links, "FOLDERS", ())
+    monkeypatch.setattr(network, "run", kernel.run)
+    for each in (trial, network.manager):
+        monkeypatch.setattr(each, "run", kernel.of_the_trial)
+    plan = {
+        "files": {"60-new.yaml": "network: {}\n"},
+        "shadow": [],
+        "delete_links": [],
+        "created_links": ["bond0"],
+        "devices": [*FRESH],
+    }
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(plan)))
+    assert trial.start(5) == {}
+    return kernel
+
+
+def named() -> set[str]:
+    return {entry["name"] for entry in restore.everything() if entry["kind"] == "settings"}
+
+
+def test_of_a_reverted_trial_no_undo_knows_a_link_that_the_owner_makes_later(
+    trials: Trials,
+) -> None:
+    assert "link.bond0" in named()
+    assert restore.fabric.apply(5)["ok"] is False
+    assert trials.links == FRESH
+    assert named() == set()
+    trials.links = copy.deepcopy(BONDED)
+    assert restore.look(restore.everything(), ()) == []
+
+
+def test_a_trial_that_did_not_get_back_keeps_what_it_found(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials.netplan = 1
+    monkeypatch.setattr(network, "LIMIT_S", 0)
+    assert "going back: " in restore.fabric.apply(5)["message"]
+    assert {"link.bond0", "managed.enp1s0f1np1"} <= named()
+
+
+def test_what_an_earlier_change_found_outlives_the_reverted_trial(trials: Trials) -> None:
+    plan = restore.fabric.load_plan()
+    plan["first"].remove("link.bond0")
+    (Path(restore.fabric.STATE) / "plan").write_text(json.dumps(plan))
+    restore.fabric.apply(5)
+    assert named() == {"link.bond0"}
+
+
+def test_of_a_trial_that_a_power_cut_ended_nothing_is_left_to_undo(trials: Trials) -> None:
+    assert "link.bond0" in named()
+    shutil.rmtree(restore.fabric.STATE)  # below /run
+    assert named() == set()
+    restore.journal.put(
+        f"{restore.NETPLAN}60-new.yaml", 0o600, (os.getuid(), os.getgid()), b""
+    )  # a confirmed one
+    assert "link.bond0" in named()
 
 
 REAL = """

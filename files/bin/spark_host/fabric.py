@@ -138,6 +138,13 @@ def earlier_trial(seconds: float) -> str | None:
     )
 
 
+def keep(plan: dict[str, Any], name: str, value: str, ours: str) -> None:
+    """Journal a setting; the plan has the names that this trial is the first to change."""
+    if journal.load("settings", name) is None:
+        plan.setdefault("first", []).append(name)
+    journal.setting(name, value, ours)
+
+
 def start(seconds: float) -> dict[str, Any]:
     plan = json.load(sys.stdin)
     refusal = earlier_trial(seconds) or check(plan)
@@ -145,7 +152,7 @@ def start(seconds: float) -> dict[str, Any]:
         return {"ok": False, "message": refusal}
     plan["was"] = network.live(plan["devices"])
     for name, was in plan["was"].items():
-        journal.setting(f"link.{name}", json.dumps(was), "")
+        keep(plan, f"link.{name}", json.dumps(was), "")
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     os.makedirs(TRIAL, mode=0o755, exist_ok=True)
     plan["deadline_s"] = time.monotonic() + seconds
@@ -163,9 +170,15 @@ def start(seconds: float) -> dict[str, Any]:
     )
     if code:
         remove_trial(plan)
+        journal.forget(plan.get("first", []))
         say("failed", err.strip())
         return {"ok": False, "message": err.strip()}
     return {}
+
+
+def of_this_boot() -> bool:
+    """Was there a trial since the host came up? A power cut ends one and leaves nothing of it."""
+    return os.path.exists(f"{STATE}/plan")
 
 
 def load_plan() -> dict[str, Any]:
@@ -178,10 +191,10 @@ def apply(seconds: float) -> dict[str, Any]:
     """Runs inside the unit: apply, wait for the confirmation, else go back."""
     plan = load_plan()
     plan["manager_owned"] = manager.owned(plan["devices"])
+    for device in plan["manager_owned"]:
+        keep(plan, f"managed.{device}", "yes", "no")
     with open(f"{STATE}/plan", "w") as file:
         json.dump(plan, file)
-    for device in plan["manager_owned"]:
-        journal.setting(f"managed.{device}", "yes", "no")
     manager.hands(plan["manager_owned"], "no")
     delete_links(plan)
     deadline = time.monotonic() + seconds
@@ -208,6 +221,8 @@ def revert(plan: dict[str, Any], phase: str, message: str) -> dict[str, Any]:
         run(["ip", "link", "delete", name])
     try:
         network.restore(plan["was"], plan.get("manager_owned", []))
+        # What comes on these links from now on is the owner's, and no undo may take it away.
+        journal.forget(plan.get("first", []))
     except (Failed, OSError, ValueError) as error:
         message += f"; going back: {error}"
     say(phase, message)

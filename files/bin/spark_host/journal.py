@@ -25,7 +25,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from run import Failed
@@ -227,6 +227,16 @@ def setting(name: str, value: str, ours: str) -> None:
             entry = {"name": name, "value": value, "saved_at": utc(), "ours": []}
         entry["ours"] = [v for v in entry["ours"] if v != ours] + [ours]
         store("settings", name, entry)
+
+
+def forget(names: Iterable[str]) -> None:
+    """Settings that are as they were found, and that nothing of ours touches any more."""
+    with alone():
+        for name in names:
+            path = entry_path("settings", name)
+            if os.path.exists(path):
+                os.unlink(path)
+                sync_folder(os.path.dirname(path))
 
 
 def put(path: str, mode: int, owner: tuple[int, int], data: bytes, tag: str | None = None) -> None:
