@@ -18,6 +18,8 @@ DEVICE_SECTIONS = (
     "ethernets", "wifis", "modems", "bridges", "bonds", "vlans", "tunnels", "vrfs",
     "dummy-devices", "virtual-ethernets", "nm-devices",
 )  # fmt: skip
+# Beside the devices of a section it stands for all of them.
+RENDERER = "renderer"
 # A file hides those of the same name in folders that stand after its own (netplan(5)).
 FOLDERS = ("/run/netplan", "/etc/netplan", "/usr/lib/netplan", "/lib/netplan")
 # What netplan takes for a key that is not there.
@@ -40,6 +42,7 @@ def definitions_in(text: str) -> Definitions | None:
             str(name): dict(keys or {})
             for section in DEVICE_SECTIONS
             for name, keys in (network.get(section) or {}).items()
+            if name != RENDERER
         }
     except (yaml.YAMLError, AttributeError, TypeError, ValueError):  # ValueError: month 13
         return None
@@ -64,6 +67,23 @@ def in_force(files: Sequence[NetplanFile]) -> list[NetplanFile]:
             if where == folder:
                 kept.setdefault(name, file)
     return [kept[name] for name in sorted(kept)]
+
+
+def by_networkd(files: Sequence[NetplanFile]) -> set[str]:
+    """Names below `ethernets` that networkd configures, by their own renderer, their section's or
+    the last global one: only such a definition takes links by its match that no file names."""
+    everywhere, own = "networkd", dict[str, Any]()
+    for file in in_force(files):
+        definitions = definitions_in(file.text)
+        if definitions is None:
+            continue
+        network = (yaml.safe_load(file.text) or {}).get("network") or {}
+        everywhere = network.get(RENDERER, everywhere)
+        section = network.get("ethernets") or {}
+        for name in (str(name) for name in section if name != RENDERER):
+            found = definitions[name].get(RENDERER) or section.get(RENDERER)
+            own[name] = found or own.get(name)
+    return {name for name, renderer in own.items() if (renderer or everywhere) == "networkd"}
 
 
 def places(files: Sequence[NetplanFile], device: str, key: str | None = None) -> str:
@@ -106,6 +126,7 @@ def _risk(path: str, name: str, keys: Mapping[str, Any], link: Link, control: st
 
 def risks(ours: set[str], fabric: Fabric) -> Iterator[str]:
     """Why `netplan apply` would do more than the fabric, for every file that is in force."""
+    matching = by_networkd(fabric.netplan)
     for file in in_force(fabric.netplan):
         for name, keys in (definitions_in(file.text) or {}).items():
             link = fabric.links.get(str(keys.get("set-name", name)))
@@ -115,7 +136,7 @@ def risks(ours: set[str], fabric: Fabric) -> Iterator[str]:
                 said = _risk(file.path, name, keys, link, fabric.control_address or "")
                 yield from [said] if said else []
             taken = [n for n in sorted(ours) if _matches(keys.get("match"), fabric.links.get(n))]
-            if taken:
+            if taken and name in matching:
                 yield (
                     f"{file.path}: match of {name} takes {', '.join(taken)} too, and networkd "
                     "follows the first definition that fits; name its own devices there"
