@@ -147,7 +147,9 @@ def network(cluster: Cluster, node: Node, state: HostState) -> Iterator[Item]:
     why += netplan.complaints(cluster, node, fabric)
     seen = [*(why or ["as wanted"]), *netplan.volatile(cluster, fabric)]
     other = netplan.foreign_bond(cluster, fabric)
-    seen += [f"{other.name} was made by somebody else"] if other else []
+    if other:
+        seen.append(f"{other.name} was made by somebody else")
+        seen += [care for care in netplan.care_faults(cluster, fabric) if care not in why]
     yield judged("fabric", "fabric", wanted, "; ".join(seen), not why)
     yield from cables(cluster, fabric)
     yield roce(cluster, node, fabric)

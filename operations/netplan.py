@@ -189,7 +189,7 @@ def _left_alone(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
     bond = foreign_bond(cluster, fabric)
     if bond is None or cluster.policy.foreign_bond == "replace":
         return []
-    faults = live_faults(cluster, node, fabric)
+    faults = standing_faults(cluster, node, fabric)
     if not faults and cluster.fabric.mode == "bond":
         return []
     why = "; ".join(faults) or f"mode {cluster.fabric.mode} is wanted"
@@ -210,12 +210,8 @@ def bond_faults(cluster: Cluster, fabric: Fabric) -> list[str]:
     if bond.mode != wanted.bond_mode:
         said.append(f"{BOND_DEVICE} is in mode {bond.mode}, {wanted.bond_mode} wanted")
     first = primary(cluster)
-    if first and bond.primary != first:
-        said.append(f"{BOND_DEVICE} has primary {bond.primary or 'none'}, {first} wanted")
-    elif first and first in bond.members_up and bond.active != first:
+    if first and first in bond.members_up and bond.active != first:
         said.append(f"{BOND_DEVICE} sends on {bond.active or 'no member'} though {first} is up")
-    if bond.mii_ms != MII_MS:
-        said.append(f"{BOND_DEVICE} looks at its links every {bond.mii_ms} ms, {MII_MS} wanted")
     missing = sorted(set(wanted.interfaces) - set(bond.members))
     if missing:
         said.append(f"{BOND_DEVICE} lacks {', '.join(missing)}")
@@ -225,10 +221,52 @@ def bond_faults(cluster: Cluster, fabric: Fabric) -> list[str]:
     return said
 
 
+def care_faults(cluster: Cluster, fabric: Fabric) -> list[str]:
+    """In what bond0 would be kept otherwise by us: how it comes back from a fault, not whether it
+    carries anything now. Nothing without a bond."""
+    bond = fabric.bonds.get(BOND_DEVICE)
+    if bond is None or cluster.fabric.mode != "bond":
+        return []
+    said = []
+    first = primary(cluster)
+    if first and bond.primary != first:
+        said.append(f"{BOND_DEVICE} has primary {bond.primary or 'none'}, {first} wanted")
+    if bond.mii_ms != MII_MS:
+        said.append(f"{BOND_DEVICE} looks at its links every {bond.mii_ms} ms, {MII_MS} wanted")
+    return said
+
+
+def _left_to_its_maker(cluster: Cluster, fabric: Fabric) -> bool:
+    """Is there a bond of somebody else that works, lasts and stays?"""
+    bond = foreign_bond(cluster, fabric)
+    stays = cluster.policy.foreign_bond != "replace"
+    return bond is not None and stays and _kept(fabric, bond.name)
+
+
+def standing_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    """What the kernel's state lacks; primary and link polling of a bond that stays its maker's do
+    not count: no setting of the owner's file could say them."""
+    said = live_faults(cluster, node, fabric)
+    passed = care_faults(cluster, fabric) if _left_to_its_maker(cluster, fabric) else []
+    return [why for why in said if why not in passed]
+
+
+def advice(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    """What is worth knowing of a bond that is left to its maker."""
+    if not _left_to_its_maker(cluster, fabric):
+        return []
+    return [
+        f"{node.name}: {why}, and it is not ours: after a fault the hosts may send on different "
+        "cables, or late on the other; policy.foreign_bond: replace would change that"
+        for why in care_faults(cluster, fabric)
+    ]
+
+
 def live_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
     """What the kernel's state lacks; file contents do not count here."""
     wanted = cluster.fabric
     said = bond_faults(cluster, fabric) if wanted.mode == "bond" else []
+    said += care_faults(cluster, fabric)
     if wanted.mode == "bond" and BOND_DEVICE not in fabric.bonds:
         return said
     if wanted.mode != "bond" and BOND_DEVICE in {*fabric.bonds} & own_definitions(fabric):
@@ -271,7 +309,7 @@ def volatile(cluster: Cluster, fabric: Fabric) -> list[str]:
 
 def why_not_converged(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
     """Everything in which the host's fabric differs from the owner's file; empty when converged."""
-    said = live_faults(cluster, node, fabric)
+    said = standing_faults(cluster, node, fabric)
     bond = foreign_bond(cluster, fabric)
     ours_to_change = cluster.policy.foreign_bond == "replace" or cluster.fabric.mode != "bond"
     if bond is not None and not ours_to_change and not said and _kept(fabric, bond.name):

@@ -10,6 +10,7 @@ import yaml
 from facts.fabric import Fabric, NetplanFile, parse
 from inventory.schema import Cluster
 from operations.netplan import (
+    advice,
     complaints,
     document,
     fabric_devices,
@@ -430,6 +431,40 @@ def test_a_bond_of_somebody_else_that_works_is_changed_on_request_only() -> None
     assert complaints(REPLACE, HEAD, there) == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (f"{PORTS[0]} (primary_reselect always)", "None"),
+        ("Interval (ms): 100", "Interval (ms): 1000"),
+    ],
+)
+def test_a_working_bond_of_somebody_else_needs_no_primary_and_no_polling_of_ours(
+    old: str, new: str
+) -> None:
+    """No setting of the owner's file could say either: an advice that nobody could follow."""
+    text = bond_text(dict.fromkeys(PORTS, "up"))
+    assert old in text
+    bonds = {"bond0": text.replace(old, new)}
+    there = converged(netplan=FOREIGN, bonds=bonds)
+    assert why_not_converged(PAIR, HEAD, there) == complaints(PAIR, HEAD, there) == []
+    (said,) = advice(PAIR, HEAD, there)
+    assert said.startswith("spark1: bond0 ")
+    assert "foreign_bond: replace" in said
+    assert why_not_converged(REPLACE, HEAD, there) != []
+    assert advice(REPLACE, HEAD, there) == advice(PAIR, HEAD, converged()) == []
+    ours = converged(bonds=bonds)
+    assert len(why_not_converged(PAIR, HEAD, ours)) == 1
+    assert advice(PAIR, HEAD, ours) == []
+    gone_at_boot = converged(netplan={}, bonds=bonds)
+    assert "works and is not ours, but bond0" in complaints(PAIR, HEAD, gone_at_boot)[0]
+
+
+def test_a_bond_of_somebody_else_that_sends_on_the_other_cable_is_refused() -> None:
+    text = bond_text(dict.fromkeys(PORTS, "up"), primary="None", active=PORTS[1])
+    (said,) = complaints(PAIR, HEAD, converged(netplan=FOREIGN, bonds={"bond0": text}))
+    assert f"but bond0 sends on {PORTS[1]} though {PORTS[0]} is up; put" in said
+
+
 def test_a_bond_by_another_name_over_the_same_interfaces_is_taken_apart_on_request() -> None:
     text = document(PAIR, HEAD).replace("bond0", "cx7")
     links = {name: vars(one) for name, one in converged().links.items()}
@@ -539,6 +574,40 @@ def test_a_match_that_takes_a_fabric_port_too_is_refused(match: str, taken: str 
     )
     said = complaints(PAIR, HEAD, fabric)
     assert [f"match of all takes {taken} too" in line for line in said] == [True] * bool(taken)
+
+
+NM = "wifis: {NM-1f: {renderer: NetworkManager, match: {}, access-points: {home: {}}}}"
+EN = 'match: {name: "en*"}'
+
+
+@pytest.mark.parametrize(
+    ("network", "count"),
+    [
+        (NM, 0),  # as NetworkManager itself writes a Wi-Fi
+        ("ethernets: {NM-2a: {renderer: NetworkManager, match: {}}}", 0),
+        (f"ethernets: {{renderer: NetworkManager, all: {{{EN}}}}}", 0),
+        (f"renderer: NetworkManager, ethernets: {{all: {{{EN}}}}}", 0),
+        (f"renderer: NetworkManager, ethernets: {{all: {{renderer: networkd, {EN}}}}}", 1),
+        (f"ethernets: {{renderer: networkd, all: {{{EN}}}}}", 1),
+        (f"bridges: {{all: {{{EN}}}}}", 0),
+    ],
+)
+def test_only_what_networkd_configures_takes_a_port_by_its_match(network: str, count: int) -> None:
+    fabric = converged(
+        netplan={"/etc/netplan/90-x.yaml": file_of(f"network: {{version: 2, {network}}}")},
+        interfaces={port: link() for port in PORTS},
+        bonds={},
+    )
+    assert len(complaints(PAIR, HEAD, fabric)) == count
+
+
+def test_the_global_renderer_of_any_file_counts() -> None:
+    files = {
+        "/etc/netplan/01-nm.yaml": file_of("network: {version: 2, renderer: NetworkManager}"),
+        "/etc/netplan/50-all.yaml": file_of(f"network: {{ethernets: {{all: {{{EN}}}}}}}"),
+    }
+    links = {port: link() for port in PORTS}
+    assert complaints(PAIR, HEAD, converged(netplan=files, interfaces=links, bonds={})) == []
 
 
 # Addresses that no file has
