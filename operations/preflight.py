@@ -33,10 +33,12 @@ from operations.pair import foreign, specs
 from stacks.definition import Stack, StackError
 from stacks.render import check_pair
 
-# Parts of a host's state without which no job can decide anything.
-NEEDED = (
-    *("boot", "services", "cpufreq", "fabric", "memory", "sysctl", "logind", "oom"),
-    *("crontab", "starters", "maintenance", "reach", "userunits", "containers", "listeners"),
+# Parts of a host's state without which no rank can be taken down or launched ...
+NEEDED = ("fabric", "memory", "crontab", "starters", "containers", "listeners")
+# ... and those without which the host cannot be brought to its wanted state.
+SETTLED = (
+    *("boot", "services", "cpufreq", "sysctl", "logind", "oom"),
+    *("maintenance", "reach", "userunits"),
 )
 
 
@@ -51,20 +53,26 @@ def absent_hosts(job: Job) -> list[str]:
     return said
 
 
-def host_complaints(cluster: Cluster, node: Node, state: HostState, governor: str) -> Iterator[str]:
-    """Why this host cannot be converged."""
-    unread = {part: why for part, why in state.unknowns().items() if part in NEEDED}
-    if len(unread) == len(NEEDED) and len(set(unread.values())) == 1:
-        yield f"{node.name}: its state could not be read ({unread['boot'].reason})"
+def host_complaints(
+    cluster: Cluster, node: Node, state: HostState, governor: str, settles: bool
+) -> Iterator[str]:
+    """Why this host cannot be converged; without `settles`, why nothing can be launched on it."""
+    needed = (*NEEDED, *SETTLED) if settles else NEEDED
+    unread = {part: why for part, why in state.unknowns().items() if part in needed}
+    if len(unread) == len(needed) and len(set(unread.values())) == 1:
+        yield f"{node.name}: its state could not be read ({unread['containers'].reason})"
         return
     yield from (f"{node.name}: {part} {unknown}" for part, unknown in unread.items())
     if not isinstance(state.containers, Unknown) and not state.containers.installed:
         yield f"{node.name}: docker is not installed"
+    if not settles:  # governor, clocks and netplan's files stay as they are
+        return
     if isinstance(state.cpufreq, Cpufreq):
         yield from (f"{node.name}: {s}" for s in cpufreq.not_offered(state.cpufreq, governor))
     yield from (f"{node.name}: {s}" for s in clock_complaints(cluster, state))
     if isinstance(state.fabric, Fabric):
         yield from netplan.complaints(cluster, node, state.fabric)
+    yield from reach.complaints(cluster, node, state)
 
 
 def clock_complaints(cluster: Cluster, state: HostState) -> Iterator[str]:
@@ -115,9 +123,7 @@ def complaints(job: Job, governor: str, launches: bool, settles: bool = True) ->
         return said
     states = job.states()
     for node, state in zip(job.cluster.nodes, states, strict=True):
-        said += host_complaints(job.cluster, node, state, governor)
-        if settles:
-            said += reach.complaints(job.cluster, node, state)
+        said += host_complaints(job.cluster, node, state, governor, settles)
         if job.stack is not None and launches:
             said += launch_complaints(job.cluster, node, state, job.stack, job.known)
     read = not any(isinstance(state.fabric, Unknown) for state in states)  # else it is said above
@@ -145,6 +151,9 @@ def advise(job: Job, launches: bool) -> None:
         states = job.states()
         made = specs(job.cluster, job.stack, states) if job.stack is not None and launches else []
         said = list(comm.advice(job.cluster, fabrics_of(states), made))
+        for node, state in zip(job.cluster.nodes, states, strict=True):
+            if isinstance(state.fabric, Fabric):
+                said += netplan.advice(job.cluster, node, state.fabric)
         if job.stack is not None and launches:
             for node, state in zip(job.cluster.nodes, states, strict=True):
                 chance = ports.by_chance(node.rank, state, job.stack)

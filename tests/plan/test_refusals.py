@@ -218,6 +218,43 @@ def test_prepare_minds_only_what_concerns_the_hosts(pair: Made) -> None:
     assert len(run.refusal()) == 5
 
 
+def unread_settings(made: Pair) -> None:
+    for part in ("cpufreq", "sysctl", "logind", "oom", "maintenance", "reach", "userunits"):
+        made.snapshots[1][part] = {"unknown": "no answer"}
+
+
+def test_rollback_is_not_kept_back_by_what_it_leaves_as_it_is(pair: Made) -> None:
+    """The way back to the old stack changes no network, no clock, no service of the host."""
+    made = pair(clocks={"cpu_max_mhz": 6000})
+    mixed_file(made)
+    no_schedutil(made)
+    wifi_of_a_session(made)
+    found = made.snapshots[0]["fabric"]
+    found["netplan"]["/etc/netplan/02-mgmt.yaml"] = file_of(
+        "network: {ethernets: {enP7s7: {addresses: [10.0.2.99/24]}, all: {match: {name: en*}}}}"
+    )
+    found["default_interfaces"] = ["enp1s0f0np0"]
+    assert len(made.plan("prepare").refusal()) > 5
+    run = made.plan("rollback_dsf")
+    assert run.status == 0, run.err
+    unread_settings(made)
+    run = made.plan("rollback_dsf")
+    assert run.status == 0, run.err
+
+
+@pytest.mark.parametrize(
+    "part", ["containers", "crontab", "starters", "fabric", "memory", "listeners"]
+)
+def test_rollback_is_refused_where_what_it_decides_by_could_not_be_read(
+    pair: Made, part: str
+) -> None:
+    made = pair()
+    made.snapshots[1][part] = {"unknown": "no answer"}
+    run = made.plan("rollback_dsf")
+    is_refused(run)
+    assert f"spark2: {part} unknown (no answer)" in run.refusal()
+
+
 @pytest.mark.parametrize("arguments", [("--dry",), ("-y", "--debug")])
 def test_an_unlocked_stack_is_not_served(pair: Made, arguments: tuple[str, ...]) -> None:
     made = pair()
