@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import homes
 from run import Failed
 
 ROOT = "/var/lib/spark-converge/journal"
@@ -53,13 +54,25 @@ def sync_folder(folder: str) -> None:
 
 
 def make_folder(folder: str, mode: int) -> None:
-    """Make a folder and its missing parents, each on the disk before the next."""
+    """Make a folder and its missing parents, each on the disk before the next.
+
+    In a home they belong to whom the folder above belongs, like all there.
+    """
     if os.path.isdir(folder):
         return
     make_folder(os.path.dirname(folder), 0o755)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, mode)
-    sync_folder(os.path.dirname(folder))
+    with homes.pinned(folder) as there:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(there, mode)
+            if there != folder:
+                homes.hand_over(there, folder)
+        sync_folder(os.path.dirname(there))
+
+
+def remove_folder(folder: str) -> None:
+    """Only an empty one: somebody else uses it by now otherwise."""
+    with contextlib.suppress(OSError, Failed), homes.pinned(folder) as there:
+        os.rmdir(there)
 
 
 _locks: list[int] = []  # the descriptor that holds the lock, while this process has it
@@ -120,6 +133,17 @@ def write(
     xattrs: dict[str, str] | None = None,
 ) -> None:
     """Put bytes in place whole or not at all; safe against a power cut."""
+    with homes.pinned(path) as there:
+        _write(there, data, mode, owner, xattrs)
+
+
+def _write(
+    path: str,
+    data: bytes,
+    mode: int,
+    owner: tuple[int, int] | None,
+    xattrs: dict[str, str] | None,
+) -> None:
     new = new_path(path)
     # What a cut-off write left is not written into: in the sticky folder of the crontabs the kernel
     # (fs.protected_regular) forbids that even to root, once the file is its user's.
@@ -139,11 +163,31 @@ def write(
     sync_folder(os.path.dirname(path))
 
 
-def xattrs_of(path: str) -> dict[str, str]:
+def write_link(path: str, target: str, owner: tuple[int, int]) -> None:
+    """Put a symbolic link in place of whatever is there."""
+    with homes.pinned(path) as there:
+        new = new_path(there)
+        if os.path.lexists(new):
+            os.unlink(new)
+        os.symlink(target, new)
+        os.lchown(new, *owner)
+        os.replace(new, there)
+        sync_folder(os.path.dirname(there))
+
+
+def take_away(path: str) -> None:
+    """Unlink a file or link, if it is there."""
+    with contextlib.suppress(FileNotFoundError), homes.pinned(path) as there:
+        if os.path.lexists(there):
+            os.unlink(there)
+            sync_folder(os.path.dirname(there))
+
+
+def xattrs_of(fd: int) -> dict[str, str]:
     """{name: base64}; none on a file system that has no such thing."""
     try:
-        names = os.listxattr(path)
-        return {n: base64.b64encode(os.getxattr(path, n)).decode() for n in names}
+        names = os.listxattr(fd)
+        return {n: base64.b64encode(os.getxattr(fd, n)).decode() for n in names}
     except OSError:
         return {}
 
@@ -151,22 +195,25 @@ def xattrs_of(path: str) -> dict[str, str]:
 def content(path: str) -> dict[str, Any]:
     """What is at a path now; raises OSError for what is neither a file nor a link."""
     try:
-        info = os.lstat(path)
+        with homes.pinned(path) as there:
+            info = os.lstat(there)
+            if stat.S_ISLNK(info.st_mode):
+                return {**owned(info), "link": os.readlink(there)}
+            if not stat.S_ISREG(info.st_mode):
+                raise OSError(f"{path} is neither a file nor a link")
+            # Not what a link that took its place meanwhile leads to: undo would hand that out.
+            fd = os.open(there, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return dict(ABSENT)
-    found = {
-        "existed": True,
-        "mode": stat.S_IMODE(info.st_mode),
-        "uid": info.st_uid,
-        "gid": info.st_gid,
-    }
-    if stat.S_ISLNK(info.st_mode):
-        return {**found, "link": os.readlink(path)}
-    if not stat.S_ISREG(info.st_mode):
-        raise OSError(f"{path} is neither a file nor a link")
-    with open(path, "rb") as file:
-        data = file.read()
-    return {**found, "b64": base64.b64encode(data).decode(), "xattrs": xattrs_of(path)}
+    with os.fdopen(fd, "rb") as file:
+        found = owned(os.fstat(fd))
+        data = base64.b64encode(file.read()).decode()
+        return {**found, "b64": data, "xattrs": xattrs_of(fd)}
+
+
+def owned(info: os.stat_result) -> dict[str, Any]:
+    mode = stat.S_IMODE(info.st_mode)
+    return {"existed": True, "mode": mode, "uid": info.st_uid, "gid": info.st_gid}
 
 
 def fingerprint(found: dict[str, Any]) -> str:
@@ -258,9 +305,7 @@ def remove(path: str) -> None:
     """Keep the original, then take the file away."""
     with alone():
         record(path, content(path), ABSENT)
-        if os.path.lexists(path):
-            os.unlink(path)
-            sync_folder(os.path.dirname(path))
+        take_away(path)
 
 
 def entries() -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ Every kind answers `look(...)` with a verdict and a reason:
 from __future__ import annotations
 
 import base64
-import contextlib
 import difflib
 import os
 from collections.abc import Collection
@@ -92,11 +91,9 @@ def give_file(entry: dict[str, Any], forced: Collection[str]) -> None:
     if journal.fingerprint(now) not in (journal.fingerprint(entry), *entry["ours"]):
         journal.record(path, now, target)  # an edit that is written over is kept in the journal
     if not target["existed"]:
-        os.unlink(path)
-        journal.sync_folder(os.path.dirname(path))
+        journal.take_away(path)
         for folder in entry.get("made", ()):
-            with contextlib.suppress(OSError):  # not empty: somebody else uses it by now
-                os.rmdir(folder)
+            journal.remove_folder(folder)
         return
     journal.make_folder(os.path.dirname(path), 0o755)
     owner = (target["uid"], target["gid"])
@@ -104,13 +101,7 @@ def give_file(entry: dict[str, Any], forced: Collection[str]) -> None:
         data = base64.b64decode(target["b64"])
         journal.write(path, data, target["mode"], owner, target.get("xattrs"))
         return
-    new = journal.new_path(path)
-    if os.path.lexists(new):
-        os.unlink(new)
-    os.symlink(target["link"], new)
-    os.lchown(new, *owner)
-    os.replace(new, path)
-    journal.sync_folder(os.path.dirname(path))
+    journal.write_link(path, target["link"], owner)
 
 
 # Units

@@ -328,17 +328,6 @@ def missing(folder: str) -> list[str]:
     return [] if os.path.isdir(folder) else [folder, *missing(os.path.dirname(folder))]
 
 
-def make_own_folder(path: str, unit: dict[str, Any]) -> None:
-    """The folder of a user's drop-in belongs to that user, like all in their home."""
-    if os.path.isdir(path):
-        return
-    make_own_folder(os.path.dirname(path), unit)
-    os.mkdir(path, 0o755)
-    if unit["scope"] != "system":
-        person = pwd.getpwnam(unit["scope"])
-        os.chown(path, person.pw_uid, person.pw_gid)
-
-
 def whole(name: str) -> str:
     """All instances of a template, the unit itself otherwise."""
     return name.replace("@.", "@*.")
@@ -367,7 +356,6 @@ def hold(plan: dict[str, Any]) -> dict[str, Any]:
     record["folders"] = sorted({*record["folders"], *new}, reverse=True)
     keep(record)
     for unit, path in zip(plan["units"], paths):
-        make_own_folder(os.path.dirname(path), unit)
         if unit["scope"] == "system":
             for name, state in journalled(unit).items():
                 journal.setting(f"unit.{name}", state, "")
@@ -431,12 +419,9 @@ def rearm() -> dict[str, Any]:
     """Everything in the record, given back; what somebody removed meanwhile stays away."""
     record = load()
     for unit in record["units"].values():
-        path = drop_in(unit)
-        if os.path.exists(path):
-            os.unlink(path)
+        journal.take_away(drop_in(unit))
     for folder in record["folders"]:  # the deepest of a tree first, as sorted
-        if os.path.isdir(folder) and not os.listdir(folder):
-            os.rmdir(folder)
+        journal.remove_folder(folder)
     reload({(unit["scope"], unit["uid"]) for unit in record["units"].values()})
     said = []
     for unit in record["units"].values():

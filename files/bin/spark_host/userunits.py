@@ -80,14 +80,8 @@ def mask(user: str, name: str) -> None:
     # 0o777: what every symbolic link has
     then = {"existed": True, "mode": 0o777, **owner, "link": MASK}
     journal.record(path, journal.content(path), then)
-    starters.make_own_folder(os.path.dirname(path), {"scope": user})
-    new = journal.new_path(path)
-    if os.path.lexists(new):
-        os.unlink(new)
-    os.symlink(MASK, new)
-    os.lchown(new, person.pw_uid, person.pw_gid)
-    os.replace(new, path)
-    journal.sync_folder(os.path.dirname(path))
+    journal.make_folder(os.path.dirname(path), 0o755)
+    journal.write_link(path, MASK, (person.pw_uid, person.pw_gid))
 
 
 def down(todo: list[dict[str, str]]) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""Writing below a folder that is not root's, such as a home, where no link is to be trusted.
+
+Whoever owns that folder can put a link in the place of one below it at any moment, and root would
+follow it to a file of the system. So such a path is walked once, without links, and what is done
+to it then goes by the descriptor of its folder, wherever the name may lead meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+
+from run import Failed
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def top_of(path: str) -> str | None:
+    """The first folder above a path that is not root's, None when all of them are."""
+    top = ""
+    for name in path.split("/")[1:-1]:
+        top += "/" + name
+        try:
+            if os.stat(top).st_uid:
+                return top
+        except OSError:  # from here on nothing is there
+            return None
+    return None
+
+
+def opened(name: str, path: str, above: int | None = None) -> int:
+    """Descriptor of a folder that is no link; path: for the sentence."""
+    try:
+        return os.open(name, FOLDER, dir_fd=above)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            word = os.path.basename(name)
+            raise Failed(f"{path}: {word} turned into a link meanwhile: not touched") from None
+        raise
+
+
+@contextlib.contextmanager
+def pinned(path: str) -> Iterator[str]:
+    """The same path, but by the descriptor of its folder where that is not only root's.
+
+    The last name is not looked at: what is done to it must not follow a link. Raises Failed for a
+    path that leads out of its home, and FileNotFoundError where the folder is missing.
+    """
+    top = top_of(path)
+    if top is None:
+        yield path
+        return
+    home, folder = os.path.realpath(top), os.path.realpath(os.path.dirname(path))
+    if os.path.commonpath([home, folder]) != home:
+        raise Failed(f"{path} leads out of {top}: not touched")
+    fd = opened(home, path)
+    try:
+        for name in os.path.relpath(folder, home).split("/"):
+            below = opened(name, path, fd)
+            os.close(fd)
+            fd = below
+        yield f"/proc/self/fd/{fd}/{os.path.basename(path)}"
+    finally:
+        os.close(fd)
+
+
+def hand_over(there: str, path: str) -> None:
+    """Give a folder that was just made to the owner of the one above; there: its pinned path."""
+    fd = opened(there, path)
+    try:
+        above = os.stat(os.path.dirname(there))
+        os.fchown(fd, above.st_uid, above.st_gid)
+    finally:
+        os.close(fd)
