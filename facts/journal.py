@@ -11,13 +11,18 @@ from facts.unknown import Section
 class Entry:
     """name: a path, or for people (`unit cups.service`, `fabric links`).
 
+    starts: what a unit that is a timer, path or socket starts.
     verdict: same (as it was found), restore, edited (by somebody since), gone, unread.
     """
 
     name: str
     verdict: str
     why: str
+    starts: tuple[str, ...] = ()
 
 
 def parse(section: Section) -> tuple[Entry, ...]:
-    return tuple(Entry(e["name"], e["verdict"], e["why"]) for e in section["entries"])
+    return tuple(
+        Entry(e["name"], e["verdict"], e["why"], tuple(e.get("starts", ())))
+        for e in section["entries"]
+    )

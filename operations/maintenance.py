@@ -12,6 +12,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
+from facts.journal import Entry
 from facts.maintenance import Maintenance
 from facts.services import Services, Unit
 from facts.snapshot import HostState
@@ -140,6 +141,20 @@ def held(job: Job, rank: int, names: Sequence[str]) -> Commands:
         yield refuse(job, f"{host.name}: updates are not held: {', '.join(left)}")
 
 
+def held_units(found: Services, entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
+    """The units by their own names, each with the timers, paths and sockets that went down with it.
+
+    Of a trigger that is held the unit itself shows nothing any more, so the journal is asked too.
+    """
+    units = []
+    for name in names:
+        one = found.asked[name]
+        units += [near.name for near in services.with_triggers(found, one)]
+        aliases = {name, one.name, *one.names}
+        units += [e.name.removeprefix("unit ") for e in entries if aliases & set(e.starts)]
+    return list(dict.fromkeys(units))
+
+
 @operation()
 def rearmed(job: Job, rank: int, names: Sequence[str]) -> Commands:
     """
@@ -155,7 +170,7 @@ def rearmed(job: Job, rank: int, names: Sequence[str]) -> Commands:
         why = state.services if isinstance(state.journal, tuple) else state.journal
         yield refuse(job, f"{host.name}: what is held is {why}")
         return
-    units = list(dict.fromkeys(state.services.asked[name].name for name in names))
+    units = held_units(state.services, state.journal, names)
     ours = {NEEDRESTART, *(f"unit {name}" for name in units)}
     entries = [e for e in journal_of(state) if e.name in ours and e.verdict == "restore"]
     if not entries:

@@ -129,6 +129,22 @@ def test_holders_of_package_locks_and_blockers_of_a_shutdown_are_found(
     assert on_host.lock_holders() == []
 
 
+def test_the_triggers_that_went_down_with_a_held_unit_come_back_with_it(tmp_path: Path) -> None:
+    """plan() takes them down too; of one that is down systemd shows nothing at the unit itself."""
+    snapshot = made(tmp_path, dirty)
+    snapshot["services"]["units"]["fwupd.service"]["TriggeredBy"] = "fwupd.socket"
+    snapshot["services"]["triggers"]["fwupd.socket"] = unit("fwupd.socket", "active", "enabled")
+    entries: list[dict[str, Any]] = [
+        {"name": "unit spool.path", "starts": ["fwupd.service"]},
+        {"name": "unit cups.path", "starts": ["cups.service"]},
+        {"name": "/etc/motd"},
+    ]
+    snapshot["journal"] = {"entries": [{"verdict": "restore", "why": "", **e} for e in entries]}
+    found = state(snapshot)
+    names = maintenance.held_units(found.services, found.journal, ["fwupd.service"])  # type: ignore[arg-type]
+    assert names == ["fwupd.socket", "fwupd.service", "spool.path"]
+
+
 @pytest.mark.parametrize(("through", "told"), [("overlay", False), ("mount", True)])
 def test_a_lock_of_a_container_is_the_hosts_only_when_it_is_that_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, through: str, told: bool

@@ -294,6 +294,18 @@ def test_some_units_are_given_back_and_held_again_while_others_stay(
     assert tree(root) == before
 
 
+def test_what_a_trigger_starts_is_known_also_while_it_is_masked(root: Path) -> None:
+    shipped = root / "usr" / "lib" / "systemd" / "system"
+    (shipped / "cups.path").write_text("[Path]\nPathExists=/var/spool/cups\n")
+    (shipped / "queue.timer").write_text("[Timer]\nOnCalendar=daily\nUnit = cups.service\n")
+    units.down({"stop": [], "disable": [], "mask": ["cups.path", "queue.timer", "cups.service"]})
+    starts = {e["name"]: e.get("starts") for e in restore.section({})["entries"]}
+    assert starts["unit cups.path"] == ["cups.service"]
+    assert starts["unit queue.timer"] == ["cups.service"]
+    assert starts["unit cups.service"] == []
+    assert units.started_by("cups.path", {"Triggers": "other.service"}) == ["other.service"]
+
+
 def test_a_held_unit_that_the_owner_changed_since_is_named(root: Path) -> None:
     units.down(TODO)
     units.systemctl("mask", "--quiet", "cups.service")

@@ -92,7 +92,7 @@ def look(
     found += each(files_in(entries), lambda e: kinds.look_file(e, forced))
     services = named(entries, "unit")
     shown = units.show([kinds.subject(e) for e in services])
-    found += each(services, lambda e: kinds.look_unit(e, shown[kinds.subject(e)]))
+    found += each(services, lambda e: look_unit(e, shown[kinds.subject(e)]))
     found += each(named(entries, userunits.PREFIX), userunits.look)
     found += each(named(entries, "governor"), kinds.look_governor)
     found += each(named(entries, "cpu_max"), kinds.look_cap)
@@ -109,6 +109,12 @@ def look(
     if was:
         found.append((None, look_fabric(was, [v for _, v in found])))
     return found
+
+
+def look_unit(entry: dict[str, Any], now: dict[str, str]) -> dict[str, Any]:
+    """Its verdict, and for a timer, path or socket what that starts."""
+    starts = units.started_by(kinds.subject(entry), now)
+    return {**kinds.look_unit(entry, now), "starts": starts}
 
 
 def look_fabric(
@@ -203,8 +209,8 @@ def give_back(
     attempt(failures, "held units", starters.rearm)
     give_files(jobs, forced, failures)
     for entry in files_in(entries):
-        if os.path.lexists(journal.new_path(entry["path"])):
-            os.unlink(journal.new_path(entry["path"]))  # of a write that was cut short
+        new = journal.new_path(entry["path"])  # of a write that was cut short
+        attempt(failures, new, journal.take_away, new)
     return failures
 
 

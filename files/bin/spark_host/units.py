@@ -27,6 +27,7 @@ FOLDERS = (
 )
 WANTS = ("wants", "requires", "upholds")
 BUS_SERVICES = "/usr/share/dbus-1/system-services/*.service"
+TRIGGERS = ("timer", "path", "socket")
 DEFAULT = "default.target"
 ASLEEP = ("inactive", "failed")
 DROP_IN = "zz-spark-converge-down.conf"
@@ -66,6 +67,19 @@ def canonical(name: str) -> str:
             break
         name = target
     return name
+
+
+def started_by(trigger: str, now: dict[str, str]) -> list[str]:
+    """What a timer, path or socket starts; now: what systemctl shows of it.
+
+    A masked one has no more to say: then its file below the mask is asked.
+    """
+    stem, _, kind = trigger.rpartition(".")
+    if kind not in TRIGGERS or now.get("Triggers"):
+        return now.get("Triggers", "").split()
+    text = next(filter(None, (read(f"{folder}/{trigger}") for folder in FOLDERS)), "")
+    named = re.search(r"^\s*(?:Unit|Service)\s*=\s*(\S+)", text, re.MULTILINE)
+    return [canonical(named[1] if named else f"{stem}.service")]
 
 
 def bus_activated() -> set[str]:
