@@ -95,6 +95,7 @@ def governors(host: str) -> list[str]:
 def owned() -> None:
     """`fresh` with other owners of the governor on both hosts."""
     lab("restore", "fresh")
+    on("spark1", "crontab -r")  # its watchdog would start the old engine again before the undo
     on("spark1", f"set -e{SPARK1}")
     on("spark2", f"set -e{SPARK2}")
 
