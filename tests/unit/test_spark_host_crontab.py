@@ -113,8 +113,11 @@ def test_an_instance_that_stays_is_ended_with_all_that_it_started(tmp_path: Path
     script = tmp_path / "ready.sh"
     process = started(script, "sleep 60\ntrue")
     deadline = time.monotonic() + 5
-    while len(found := crontab.running([str(script)])) < 2 and time.monotonic() < deadline:
+    # Between its fork and its exec the child still has the command line of the shell.
+    found = crontab.running([str(script)])
+    while ["sleep", "60"] not in [one.argv for one in found] and time.monotonic() < deadline:
         time.sleep(0.01)
+        found = crontab.running([str(script)])
     shell, child = sorted(found, key=lambda one: one.pid != process.pid)
     assert (shell.pid, child.argv) == (process.pid, ["sleep", "60"])
     answer = crontab.settle([str(script)], wait_s=0)

@@ -30,7 +30,8 @@ class Daemon:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(path))
         self._socket.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:
@@ -52,7 +53,9 @@ class Daemon:
         return f"HTTP/1.0 {200 if self.present else 404} x\r\n\r\n{{}}".encode()
 
     def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)  # a close alone does not wake the waiting accept
         self._socket.close()
+        self._thread.join(5)
 
 
 @pytest.fixture

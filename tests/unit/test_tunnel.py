@@ -70,6 +70,7 @@ def _copy(source: socket.socket | paramiko.Channel, sink: socket.socket | parami
 @pytest.fixture
 def link() -> Iterator[paramiko.Transport]:
     """The client's end of an SSH link to a server in this process."""
+    others = set(threading.enumerate())
     near, far = socket.socketpair()
     server = paramiko.Transport(far)
     server.add_server_key(KEY)
@@ -82,7 +83,7 @@ def link() -> Iterator[paramiko.Transport]:
     yield client
     client.close()
     server.close()
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - others:
         if "(_pump)" in thread.name or "(_serve)" in thread.name:
             thread.join(5)  # so that what it raises is seen in this test
             assert not thread.is_alive()
