@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import socket
 import threading
@@ -53,7 +54,9 @@ class Daemon:
         return f"HTTP/1.0 {200 if self.present else 404} x\r\n\r\n{{}}".encode()
 
     def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)  # a close alone does not wake the waiting accept
+        """May be called again."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a close alone does not wake the accept
         self._socket.close()
         self._thread.join(5)
 
