@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import pty
-import shutil
 import socket
 import subprocess
 import sys
@@ -49,8 +48,6 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
     """A registry of Debian's on a port of its own; the value pushes an image of two platforms."""
-    if shutil.which("docker-registry") is None:
-        pytest.skip("docker-registry is not installed")
     with pytest.MonkeyPatch.context() as patch:
         port = free_port()
         patch.setattr(lab_registry, "PORT", port)
