@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -117,3 +118,27 @@ def test_work_that_was_cut_short_has_no_answer(systemd: Systemd) -> None:
     start()
     found = detached.poll("shards", 5)
     assert (found["active"], found["answer"]) == (False, None)
+
+
+class Tally:
+    def progress(self) -> dict[str, Any]:
+        return {"what": "read", "done": 1, "total": 2, "seconds": 0}
+
+
+def tallied(request: dict[str, Any], _counter: Tally) -> dict[str, Any]:
+    return {"ok": True, "got": request}
+
+
+def test_one_kind_of_work_is_run_and_done_and_polled_under_one_name(
+    systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = detached.Work("shards", lambda asked: f"of {asked['of']}", tallied, lambda _: Tally())
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"of": "/m"}'))
+    assert detached.command(work, ["run", "0"])["subject"] == "of /m"
+    assert detached.command(work, ["here"]) == {"ok": True}
+    found = detached.command(work, ["poll", "0"])
+    assert found["answer"] == {"ok": True, "got": {"of": "/m"}}
+    assert found["progress"] == Tally().progress()
+    assert detached.command(work, ["stop"]) == {}
+    with pytest.raises(ValueError, match="unknown action begin"):
+        detached.command(work, ["begin", "0"])

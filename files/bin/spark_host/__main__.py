@@ -17,8 +17,8 @@
     python3 spark_host sysctls  set ...                              kernel settings, old ones kept
     python3 spark_host logind   reload                               its files read anew
     python3 spark_host starters hold|rearm                           other ways to start an engine
-    python3 spark_host images   run|poll ...                         pull an image by its digest
-    python3 spark_host survey   run|poll ...                         hash all that is there
+    python3 spark_host images   run|poll|stop                        pull an image by its digest
+    python3 spark_host survey   run|poll|stop                        hash all that is there
     python3 spark_host cpufreq  settle                               other owners of the governor
     python3 spark_host userunits down ...                            desktop units of users
     python3 spark_host rearm    ...                                  give back some of it only

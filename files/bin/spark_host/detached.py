@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from run import Failed, run
@@ -173,3 +174,39 @@ def here(name: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[st
         answer = {"ok": False, "message": said}
     write(name, "answer", answer)
     return {"ok": answer["ok"]}
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kind of long work, under the name of its unit.
+
+    subject: what a request is about, without secrets; do: the work itself, which feeds the counter
+    that `counter` makes for a request; apart: work that must not go on at the same time
+    """
+
+    name: str
+    subject: Callable[[dict[str, Any]], str]
+    do: Callable[[dict[str, Any], Any], dict[str, Any]]
+    counter: Callable[[dict[str, Any]], Any]
+    apart: tuple[str, ...] = ()
+
+    def here(self, request: dict[str, Any]) -> dict[str, Any]:
+        counter = self.counter(request)
+        with telling(self.name, counter.progress):
+            return self.do(request, counter)
+
+
+def command(work: Work, argv: list[str]) -> dict[str, Any]:
+    """run SECONDS < request, poll SECONDS, stop, or here, of one kind of work."""
+    action, *rest = argv
+    if action == "here":
+        return here(work.name, work.here)
+    if action == "stop":
+        stop(work.name)
+        return {}
+    if action == "run":
+        request = json.load(sys.stdin)
+        start(work.name, work.subject(request), request, work.apart)
+    elif action != "poll":
+        raise ValueError(f"unknown action {action}")
+    return poll(work.name, float(rest[0]))

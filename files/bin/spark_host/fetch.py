@@ -18,9 +18,7 @@ Bytes that are not the wanted ones are thrown away and asked for once more.
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import os
-import sys
 import threading
 from typing import Any
 
@@ -31,11 +29,10 @@ import journal
 import place
 import proofs
 import reading
-from detached import Count
+from detached import Count, Work
 from proofs import identity
 from run import Failed
 
-NAME = "fetch"
 STREAMS = 4  # files at a time: one waits for the disk or the far end while another one arrives
 MODE = 0o644
 
@@ -237,27 +234,10 @@ def fetch(request: dict[str, Any], count: Count) -> dict[str, Any]:
     }
 
 
-def here(request: dict[str, Any]) -> dict[str, Any]:
-    count = Count("brought")
-    with detached.telling(NAME, count.progress):
-        return fetch(request, count)
-
-
-def start(request: dict[str, Any]) -> None:
-    subject = f"a fetch into {request['directory']} for lock {request['lock'][:12]}"
-    detached.start(NAME, subject, request, apart=("shards",))
+def subject(request: dict[str, Any]) -> str:
+    return f"a fetch into {request['directory']} for lock {request['lock'][:12]}"
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    action, *rest = argv
-    if action == "here":
-        return detached.here(NAME, here)
-    if action == "run":
-        start(json.load(sys.stdin))
-        return detached.poll(NAME, float(rest[0]))
-    if action == "poll":
-        return detached.poll(NAME, float(rest[0]))
-    if action == "stop":
-        detached.stop(NAME)
-        return {}
-    raise ValueError(f"unknown action {action}")
+    work = Work("fetch", subject, fetch, lambda _: Count("brought"), apart=("shards",))
+    return detached.command(work, argv)

@@ -2,6 +2,7 @@
 
 run SECONDS < request   start the pull in its unit or join it; the answer, or how far it is
 poll SECONDS            the same question later
+stop                    end it; layers that have arrived stay
 here                    the pull itself, in the unit
 
 request: {"repository", "digest", "download_bytes"}; the last, what the layers take as the registry
@@ -17,7 +18,6 @@ import json
 import os
 import pwd
 import socket
-import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ from typing import Any
 
 import containers
 import detached
+from detached import Work
 from run import Failed, run
 
-NAME = "images"
 # A daemon that says nothing for so long is not pulling; it reports several times a second.
 SILENCE_S = 1800
 # Choice of this project: engine images of CUDA unpack to about two and a half times their layers.
@@ -167,21 +167,10 @@ def pull(request: dict[str, Any], layers: Layers) -> dict[str, Any]:
     return {"ok": True, "bytes": found["done"], "seconds": found["seconds"]}
 
 
-def here(request: dict[str, Any]) -> dict[str, Any]:
-    layers = Layers(request["download_bytes"])
-    with detached.telling(NAME, layers.progress):
-        return pull(request, layers)
+def subject(request: dict[str, Any]) -> str:
+    return f"the pull of {request['repository']}@{request['digest']}"
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    action, *rest = argv
-    if action == "here":
-        return detached.here(NAME, here)
-    if action == "run":
-        request = json.load(sys.stdin)
-        subject = f"the pull of {request['repository']}@{request['digest']}"
-        detached.start(NAME, subject, request)
-        return detached.poll(NAME, float(rest[0]))
-    if action == "poll":
-        return detached.poll(NAME, float(rest[0]))
-    raise ValueError(f"unknown action {action}")
+    work = Work("images", subject, pull, lambda request: Layers(request["download_bytes"]))
+    return detached.command(work, argv)

@@ -21,7 +21,6 @@ import glob
 import json
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable, Container
 from typing import Any
@@ -30,10 +29,9 @@ import detached
 import place
 import proofs
 import reading
-from detached import Count
+from detached import Count, Work
 from proofs import identity
 
-NAME = "shards"
 # A file written within this time may change once more without a change of its ctime, which moves
 # with the kernel's tick (10 ms at the slowest).
 TICK_S = 0.02
@@ -238,28 +236,11 @@ def answer_of(
     }
 
 
-def here(request: dict[str, Any]) -> dict[str, Any]:
-    count = Count("read")
-    with detached.telling(NAME, count.progress):
-        return verify(request, count)
-
-
-def start(request: dict[str, Any]) -> None:
+def subject(request: dict[str, Any]) -> str:
     how = "full read" if request["full"] else "read"
-    subject = f"a {how} of {request['directory']} against lock {request['lock'][:12]}"
-    detached.start(NAME, subject, request, apart=("fetch",))
+    return f"a {how} of {request['directory']} against lock {request['lock'][:12]}"
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    action, *rest = argv
-    if action == "here":
-        return detached.here(NAME, here)
-    if action == "run":
-        start(json.load(sys.stdin))
-        return detached.poll(NAME, float(rest[0]))
-    if action == "poll":
-        return detached.poll(NAME, float(rest[0]))
-    if action == "stop":
-        detached.stop(NAME)
-        return {}
-    raise ValueError(f"unknown action {action}")
+    work = Work("shards", subject, verify, lambda _: Count("read"), apart=("fetch",))
+    return detached.command(work, argv)

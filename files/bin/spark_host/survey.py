@@ -2,6 +2,7 @@
 
 run SECONDS < request   start the read in a unit of its own or join it; the answer, or how far it is
 poll SECONDS            the same question later
+stop                    end it; what was read so far is kept
 here                    the read itself, in the unit
 
 request: {"directory"}
@@ -12,9 +13,7 @@ What earlier reads have shown is not believed; what this one shows is kept for v
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import os
-import sys
 from typing import Any
 
 import detached
@@ -22,9 +21,8 @@ import place
 import proofs
 import reading
 import shards
+from detached import Count, Work
 from run import Failed
-
-NAME = "survey"
 
 
 def names(directory: str) -> list[str]:
@@ -46,7 +44,7 @@ def size(path: str) -> int:
         return 0
 
 
-def survey(request: dict[str, Any], count: detached.Count) -> dict[str, Any]:
+def survey(request: dict[str, Any], count: Count) -> dict[str, Any]:
     """{"files": {name: {"size", "sha256"}}, "faults": [sentence], "bytes", "seconds"}."""
     directory = request["directory"]
     if not os.path.isdir(directory):
@@ -75,21 +73,10 @@ def survey(request: dict[str, Any], count: detached.Count) -> dict[str, Any]:
     return {"ok": True, "files": files, "faults": faults, "bytes": count.done, "seconds": seconds}
 
 
-def here(request: dict[str, Any]) -> dict[str, Any]:
-    count = detached.Count("read")
-    with detached.telling(NAME, count.progress):
-        return survey(request, count)
+def subject(request: dict[str, Any]) -> str:
+    return f"a full read of {request['directory']}"
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    action, *rest = argv
-    if action == "here":
-        return detached.here(NAME, here)
-    if action == "run":
-        request = json.load(sys.stdin)
-        subject = f"a full read of {request['directory']}"
-        detached.start(NAME, subject, request, apart=("shards", "fetch"))
-        return detached.poll(NAME, float(rest[0]))
-    if action == "poll":
-        return detached.poll(NAME, float(rest[0]))
-    raise ValueError(f"unknown action {action}")
+    work = Work("survey", subject, survey, lambda _: Count("read"), apart=("shards", "fetch"))
+    return detached.command(work, argv)
