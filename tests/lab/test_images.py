@@ -111,7 +111,7 @@ def test_e01_one_digest_in_two_stores_is_parity_though_the_ids_differ(
     assert inspected("spark1")["Id"] != inspected("spark2")["Id"]
     line = parity(job("verify", tmp_path), "image by digest")
     assert line["verdict"] == "ok"
-    assert len(set(line["found"])) == 1
+    assert len(set(line["found"].values())) == 1
 
 
 def test_with_the_image_there_serve_needs_no_registry(prepared: Run, tmp_path: Path) -> None:
