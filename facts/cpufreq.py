@@ -16,8 +16,9 @@ class Policy:
     """governor is None where all CPUs of the policy are offline (the kernel refuses access), and
     UNREADABLE, which is never the wanted one, where it refuses although some are online.
 
-    cap_khz: scaling_max_freq; top_khz, bottom_khz: what the CPUs can do; steps_khz: the only
-    frequencies that the driver knows, empty for one that takes any.
+    cap_khz: scaling_max_freq; top_khz, bottom_khz: what the CPUs can do; back_khz: the limit found
+    before ours, None where none of ours is in force; steps_khz: the only frequencies that the
+    driver knows, empty for one that takes any.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Policy:
     top_khz: int | None = None
     bottom_khz: int | None = None
     steps_khz: tuple[int, ...] = ()
+    back_khz: int | None = None
 
     @property
     def offline(self) -> bool:
@@ -64,6 +66,7 @@ def parse(section: Section) -> Cpufreq:
                 found["top_khz"],
                 found["bottom_khz"],
                 tuple(found["steps_khz"]),
+                found["back_khz"],
             )
             for name, found in sorted(section["policies"].items())
         ),

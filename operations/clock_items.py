@@ -51,21 +51,27 @@ def owners(state: HostState, names: list[str]) -> Item:
 
 
 def limits(cluster: Cluster, state: HostState) -> Iterator[Item]:
-    """The clock limits that the owner's file has; none where it has none."""
-    if cluster.clocks.cpu_max_mhz is not None:
-        yield cpu_cap(state, cluster.clocks.cpu_max_mhz)
+    """The clock limits that the owner's file has, and a cap that it has no more."""
+    cap_mhz, found = cluster.clocks.cpu_max_mhz, state.cpufreq
+    if cap_mhz is not None or (isinstance(found, Cpufreq) and cpufreq.left_caps(found, None)):
+        yield cpu_cap(state, cap_mhz)
     if cluster.clocks.gpu_mhz is not None:
         yield gpu_lock(state, cluster.clocks.gpu_mhz)
 
 
-def cpu_cap(state: HostState, cap_mhz: int) -> Item:
-    name, wanted, found = "CPU clock cap", f"{cap_mhz} MHz", state.cpufreq
+def cpu_cap(state: HostState, cap_mhz: int | None) -> Item:
+    wanted = "none" if cap_mhz is None else f"{cap_mhz} MHz"
+    name, found = "CPU clock cap", state.cpufreq
     if not isinstance(found, Cpufreq):
         return unread("cpu", name, wanted, found)
     if not found.supported:
         return Item("cpu", name, wanted, "no CPU frequency policies", "unsupported")
-    wrong = cpufreq.wrong_caps(found, cap_mhz)
+    wrong = {**cpufreq.left_caps(found, cap_mhz)}
+    wrong |= {} if cap_mhz is None else cpufreq.wrong_caps(found, cap_mhz)
     told = [f"{p.name} {(p.cap_khz or 0) // 1000} MHz" for p in found.policies if p.name in wrong]
+    if cap_mhz is None:
+        told = [f"{one}, of an earlier owner's file" for one in told]
+        return judged("cpu", name, wanted, ", ".join(told), not wrong)
     slower = sum(p.top_khz is not None and p.top_khz <= cap_mhz * 1000 for p in found.policies)
     held = f"on {len(found.policies) - slower} policies, {slower} never run that fast"
     return judged("cpu", name, wanted, ", ".join(told) or held, not wrong)

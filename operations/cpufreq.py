@@ -65,6 +65,17 @@ def wrong_caps(found: Cpufreq, cap_mhz: int) -> dict[str, int]:
     return {p.name: khz for p, khz in wanted.items() if khz is not None and p.cap_khz != khz}
 
 
+def left_caps(found: Cpufreq, cap_mhz: int | None) -> dict[str, int]:
+    """{policy: the limit to give back, in kHz} of those under a cap that is not asked for any more:
+    it was taken out of the owner's file, or raised to where it leaves them alone."""
+    return {
+        p.name: p.back_khz
+        for p in found.policies
+        if p.back_khz is not None and not p.offline
+        if cap_mhz is None or capped_khz(p, cap_mhz) is None
+    }
+
+
 def not_cappable(found: Cpufreq, cap_mhz: int) -> list[str]:
     """A sentence for each policy that cannot run as slowly as the cap wants."""
     return [
@@ -149,40 +160,48 @@ def governor(job: Job, rank: int, want: str) -> Commands:
 @operation()
 def capped(job: Job, rank: int) -> Commands:
     """
-    Hold every policy below the clock of the owner's file; without one nothing is touched.
+    Hold every policy below the clock of the owner's file; without one only a cap of ours is taken
+    back.
 
     + job: the run
     + rank: of this host
 
-    A cap that is taken out of the owner's file stays in force until the next start, or undo.
     Undo: the limits found are in the journal.
     """
     host = job.hosts[rank]
     cap_mhz = job.cluster.clocks.cpu_max_mhz
-    if cap_mhz is None:
-        host.noop("no cap is asked for (clocks.cpu_max_mhz)")
-        return
     found = job.read(host).cpufreq
     if not isinstance(found, Cpufreq):
         yield refuse(job, f"{host.name}: CPU clocks {found}")
         return
     if not found.supported:
-        host.log("unsupported: this host has no CPU frequency policies", log_func=logger.warning)
+        if cap_mhz is not None:
+            told = "unsupported: this host has no CPU frequency policies"
+            host.log(told, log_func=logger.warning)
         return
-    wrong = wrong_caps(found, cap_mhz)
-    if not wrong:
-        host.noop(f"{len(found.policies)} CPU frequency policies at or below {cap_mhz} MHz")
+    wrong = {} if cap_mhz is None else wrong_caps(found, cap_mhz)
+    stale = left_caps(found, cap_mhz)
+    if not wrong and not stale:
+        asked = f"at or below {cap_mhz} MHz" if cap_mhz else "without a cap (clocks.cpu_max_mhz)"
+        host.noop(f"{len(found.policies)} CPU frequency policies {asked}")
         return
-    before = {p.name: str(p.cap_khz or p.top_khz) for p in found.policies}
-    keep = [setting(f"cpu_max.{name}", before[name], str(khz)) for name, khz in wrong.items()]
-    write = [f"echo {cap_mhz * 1000} > {SYSFS}/{name}/scaling_max_freq" for name in wrong]
-    yield StringCommand(" && ".join([*keep, *write]))
+    if stale:
+        yield StringCommand(quiet("cpufreq", "uncap", *stale))
+    if wrong and cap_mhz is not None:
+        before = {p.name: str(p.cap_khz or p.top_khz) for p in found.policies}
+        keep = [setting(f"cpu_max.{name}", before[name], str(khz)) for name, khz in wrong.items()]
+        write = [f"echo {cap_mhz * 1000} > {SYSFS}/{name}/scaling_max_freq" for name in wrong]
+        yield StringCommand(" && ".join([*keep, *write]))
     job.changed(host)
     now = job.read(host).cpufreq
     if not isinstance(now, Cpufreq):
         yield refuse(job, f"{host.name}: CPU clocks {now} after the change")
         return
-    left = wrong_caps(now, cap_mhz)
+    if names := left_caps(now, cap_mhz):
+        told = "still under a cap that is not in the owner's file any more; see what else writes"
+        yield refuse(job, f"{host.name}: {', '.join(names)} {told} scaling_max_freq")
+        return
+    left = {} if cap_mhz is None else wrong_caps(now, cap_mhz)
     above = [p.name for p in now.policies if p.name in left and (p.cap_khz or 0) > left[p.name]]
     if above:
         yield refuse(

@@ -261,6 +261,7 @@ def policy(cpus: str, **changes: Any) -> dict[str, Any]:
         "top_khz": 3900000,
         "bottom_khz": 338000,
         "steps_khz": [],
+        "back_khz": None,
     } | changes
 
 

@@ -50,10 +50,17 @@ def test_converged_limits_are_no_change(pair: Make) -> None:
 def test_limits_that_the_owner_took_out_again_are_taken_back(pair: Make) -> None:
     made = converge(pair(clocks=CLOCKS))
     made.data["clocks"] = {}
+    for snapshot in made.snapshots:
+        for policy in snapshot["cpufreq"]["policies"].values():
+            policy["back_khz"] = 3900000  # as the host's journal has it
     assert made.plan("prepare").changes == [
         ("CPU governor on every policy", BOTH),  # the boot unit, without the cap
+        ("CPU clock cap on every policy", BOTH),
         ("GPU clocks locked", BOTH),
     ]
+    found = verdicts(made.run("verify").state_home)
+    told = ", ".join(f"policy{n} 3300 MHz, of an earlier owner's file" for n in (0, 1))
+    assert found["spark1"]["CPU clock cap"] == ("drift", told)
     for snapshot in made.snapshots:
         snapshot["services"]["units"][UNIT] = unit(UNIT, "inactive", "disabled")
     assert "GPU clocks locked" not in dict(made.plan("prepare").changes)

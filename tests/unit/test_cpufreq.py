@@ -16,6 +16,7 @@ from facts.snapshot import HostState, state_of
 from operations.cpufreq import (
     UNIT,
     UNIT_PATH,
+    left_caps,
     not_cappable,
     not_offered,
     offline_note,
@@ -165,6 +166,16 @@ def test_a_driver_with_steps_comes_to_the_step_below_the_cap() -> None:
     steps = {"steps_khz": [338000, 1976000, 3900000]}
     assert wrong_caps(capped(policy0=steps), 3300) == {"policy0": 1976000}
     assert wrong_caps(capped(policy0=steps | {"cap_khz": 1976000}), 3300) == {}
+
+
+def test_a_cap_that_is_not_asked_for_any_more_is_to_be_given_back() -> None:
+    ours = {"cap_khz": 3300000, "back_khz": 3900000}
+    small = {"cap_khz": 3300000, "top_khz": 3500000, "back_khz": 3500000}
+    found = capped(policy0=ours, policy1={"cap_khz": 3300000}, policy2=small)
+    assert left_caps(found, None) == {"policy0": 3900000, "policy2": 3500000}
+    assert left_caps(found, 3600) == {"policy2": 3500000}, "raised beyond what it can do"
+    assert left_caps(found, 3300) == {}
+    assert left_caps(capped(policy0=ours | {"online_cpus": ""}), None) == {}
 
 
 def test_c05_a_policy_that_is_offline_has_no_wrong_cap_and_is_named() -> None:

@@ -294,7 +294,45 @@ def test_limits_and_steps_are_read_in_khz(tmp_path: Path, monkeypatch: pytest.Mo
             "online_cpus": "0 1",
             "cap_khz": 3300000,
             "top_khz": 3900000,
+            "back_khz": None,
             "bottom_khz": None,
             "steps_khz": [338000, 1976000, 3900000],
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("original", "kept"), [("3900000", False), ("2000000", True)], ids=["nobody's", "somebody's"]
+)
+def test_a_cap_of_ours_is_given_back_to_the_limit_that_was_found(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, original: str, kept: bool
+) -> None:
+    monkeypatch.setattr(cpufreq, "POLICIES", str(disk))
+    limit = disk / "policy0" / "scaling_max_freq"
+    limit.parent.mkdir()
+    (disk / "policy0" / "cpuinfo_max_freq").write_text("3900000\n")
+    limit.write_text("3300000\n")
+    assert cpufreq.policies()["policy0"]["back_khz"] is None, "nobody's journal has it"
+    journal.setting("cpu_max.policy0", original, "3300000")
+    assert cpufreq.policies()["policy0"]["back_khz"] == int(original)
+    assert cpufreq.main(["uncap", "policy0"]) == {}
+    assert limit.read_text() == f"{original}\n"
+    assert cpufreq.policies()["policy0"]["back_khz"] is None
+    assert (journal.load("settings", "cpu_max.policy0") is not None) is kept
+
+
+def test_a_limit_that_somebody_chose_since_or_a_start_lifted_is_none_of_ours(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """settle journals a top that the next start brings: no cap is to be put back over it."""
+    monkeypatch.setattr(cpufreq, "POLICIES", str(disk))
+    limit = disk / "policy0" / "scaling_max_freq"
+    limit.parent.mkdir()
+    (disk / "policy0" / "cpuinfo_max_freq").write_text("3900000\n")
+    journal.setting("cpu_max.policy0", "2000000", "3900000")
+    journal.setting("cpu_max.policy0", "2000000", "3300000")
+    for now in ("2500000", "3900000"):
+        limit.write_text(now + "\n")
+        assert cpufreq.policies()["policy0"]["back_khz"] is None
+        cpufreq.main(["uncap", "policy0"])
+        assert limit.read_text() == now + "\n"

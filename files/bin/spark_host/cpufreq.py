@@ -7,6 +7,8 @@ settle < {"stop", "disable", "mask", "profile"}   takes other owners down for go
     does. What they had set is kept first: a daemon that stops takes its governor with it.
     power-profiles-daemon is first put on its neutral profile: a platform that it has put into
     power-saver stays there when it is stopped.
+
+uncap POLICY ...   gives back the limits that were found before a cap of the owner's file was set
 """
 
 from __future__ import annotations
@@ -57,15 +59,21 @@ PASSED_OVER = re.compile(r"(spark-converge-.*|rc-local)\.service")
 
 
 def policies() -> dict[str, dict[str, Any]]:
-    """{policy: governor, offered, online_cpus, limits and steps in kHz}."""
+    """{policy: governor, offered, online_cpus, limits and steps in kHz}.
+
+    back_khz: what uncap would set.
+    """
     found = {}
     for folder in sorted(glob.glob(POLICIES + "/policy*")):
-        found[os.path.basename(folder)] = {
+        name, cap_khz = os.path.basename(folder), khz(folder + "/scaling_max_freq")
+        top_khz = khz(folder + "/cpuinfo_max_freq")
+        found[name] = {
             "governor": read(folder + "/scaling_governor"),
             "offered": (read(folder + "/scaling_available_governors") or "").split(),
             "online_cpus": read(folder + "/affected_cpus"),
-            "cap_khz": khz(folder + "/scaling_max_freq"),
-            "top_khz": khz(folder + "/cpuinfo_max_freq"),
+            "cap_khz": cap_khz,
+            "top_khz": top_khz,
+            "back_khz": back_khz(name, cap_khz, top_khz),
             "bottom_khz": khz(folder + "/cpuinfo_min_freq"),
             "steps_khz": [
                 int(word)
@@ -73,6 +81,18 @@ def policies() -> dict[str, dict[str, Any]]:
             ],
         }
     return found
+
+
+def back_khz(policy: str, cap_khz: int | None, top_khz: int | None) -> int | None:
+    """The limit found before ours where ours is in force, else None.
+
+    At the top of what the CPU can do no limit is in force: each start leaves it there.
+    """
+    entry = journal.load("settings", f"cpu_max.{policy}")
+    if entry is None or cap_khz is None or top_khz is None or cap_khz >= top_khz:
+        return None
+    ours = str(cap_khz) in entry["ours"] and str(cap_khz) != entry["value"]
+    return int(entry["value"]) if ours else None
 
 
 def khz(path: str) -> int | None:
@@ -235,7 +255,28 @@ def settle(todo: dict[str, Any]) -> dict[str, Any]:
                 journal.setting(name, before[name], value)
 
 
+def uncap(names: Iterable[str]) -> dict[str, Any]:
+    """An entry that has nothing more to say goes: in the heat the limit of nobody sinks, and undo
+    would take that for an edit."""
+    now = policies()
+    for name in names:
+        one, path = now.get(name, {}), f"{POLICIES}/{name}/scaling_max_freq"
+        back = one.get("back_khz")
+        if back is None:
+            continue
+        with open(path, "w") as file:
+            file.write(f"{back}\n")
+        if khz(path) == one["cap_khz"]:
+            raise Failed(f"{path} stays {one['cap_khz']} after {back} was written")
+        if back == one["top_khz"]:
+            journal.forget([f"cpu_max.{name}"])
+    return {}
+
+
 def main(argv: list[str]) -> dict[str, Any]:
-    if argv != ["settle"]:
-        raise ValueError(f"unknown action {' '.join(argv)}")
-    return settle(json.load(sys.stdin))
+    if argv == ["settle"]:
+        return settle(json.load(sys.stdin))
+    if argv[:1] == ["uncap"]:
+        with journal.alone():
+            return uncap(argv[1:])
+    raise ValueError(f"unknown action {' '.join(argv)}")
