@@ -25,7 +25,8 @@ class Link:
 
 @dataclass(frozen=True)
 class Bond:
-    """As /proc/net/bonding/<name> says, not as a file hopes; mii_ms: how often links are polled."""
+    """As /proc/net/bonding/<name> says, not as a file hopes; mii_ms: how often links are polled;
+    hash_policy: None in a mode without one."""
 
     name: str
     mode: str
@@ -34,6 +35,7 @@ class Bond:
     mii_ms: int
     members: tuple[str, ...]
     members_up: tuple[str, ...]
+    hash_policy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def bond(name: str, text: str) -> Bond:
     active = re.search(r"^Currently Active Slave: (\S+)$", text, re.MULTILINE)
     primary = re.search(r"^Primary Slave: (\S+)", text, re.MULTILINE)
     members = re.findall(r"^Slave Interface: (\S+)\nMII Status: (.+)$", text, re.MULTILINE)
+    policy = re.search(r"^Transmit Hash Policy: (\S+)", text, re.MULTILINE)
     mii = re.search(r"^MII Polling Interval \(ms\): (\d+)$", text, re.MULTILINE)
     raw = mode.group(1).split(" (fail_over_mac")[0].strip() if mode else "unknown"
     return Bond(
@@ -114,6 +117,7 @@ def bond(name: str, text: str) -> Bond:
         mii_ms=int(mii.group(1)) if mii else 0,
         members=tuple(m for m, _ in members),
         members_up=tuple(m for m, status in members if status == "up"),
+        hash_policy=policy.group(1) if policy else None,
     )
 
 

@@ -31,6 +31,9 @@ from inventory.values import (
 from stacks import definition
 
 BOND_DEVICE = "bond0"
+# Modes in which a hash picks the member for each packet: netplan(5).
+HASHING = ("802.3ad", "balance-xor", "balance-tlb")
+HashPolicy = Literal["layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4"]
 # pyinfra takes these for groups of hosts.
 _RESERVED_NAMES = frozenset({"all", "head", "workers", "local"})
 
@@ -100,6 +103,9 @@ class Fabric(Record):
     ] = Field(
         default="active-backup",
         description="active-backup, 802.3ad, balance-rr, balance-xor, balance-tlb or balance-alb",
+    )
+    transmit_hash_policy: HashPolicy | None = Field(
+        default=None, description="layer2, layer2+3, layer3+4, encap2+3 or encap3+4"
     )
 
     @property
@@ -236,6 +242,7 @@ def cross_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
         yield from _subnet(nodes, key, fabric.get("prefix", 24))
     yield from _rails(nodes, fabric)
     yield from _interfaces(fabric)
+    yield from _hash_policy(fabric)
     yield from _clocks(data)
     yield from _stacks(data)
 
@@ -340,6 +347,15 @@ def _interfaces(fabric: Mapping[str, Any]) -> Iterator[Mistake]:
         yield Mistake(here, f"{len(names)} found; mode dual-rail needs exactly 2 (rail 1, rail 2)")
     if mode == "single" and len(names) != 1:
         yield Mistake(here, f"{len(names)} found; mode single needs exactly 1")
+
+
+def _hash_policy(fabric: Mapping[str, Any]) -> Iterator[Mistake]:
+    found = fabric.get("transmit_hash_policy")
+    mode = fabric.get("mode", "bond")
+    kind = fabric.get("bond_mode", "active-backup") if mode == "bond" else f"mode {mode}"
+    if found is not None and kind not in HASHING:
+        told = f"{found!r} found; only bond_mode {', '.join(HASHING)} have one, here it is {kind}"
+        yield Mistake(("fabric", "transmit_hash_policy"), told)
 
 
 def _clocks(data: Mapping[str, Any]) -> Iterator[Mistake]:

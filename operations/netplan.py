@@ -25,6 +25,7 @@ from operations.netplan_files import (
 HEADER = "# Written by spark-converge: the fabric only. The originals are in its journal.\n"
 # 100 ms: the kernel's documented example (Documentation/networking/bonding.rst)
 MII_MS = 100
+KERNELS_HASH = "layer2"  # of a bond that nobody gave a policy: the same document
 
 
 def _device(mtu: int) -> dict[str, Any]:
@@ -52,8 +53,10 @@ def primary(cluster: Cluster) -> str | None:
 
 
 def _bond_parameters(cluster: Cluster) -> dict[str, Any]:
-    parameters = {"mode": cluster.fabric.bond_mode, "mii-monitor-interval": MII_MS}
-    return parameters | ({"primary": primary(cluster)} if primary(cluster) else {})
+    found: dict[str, Any] = {"mode": cluster.fabric.bond_mode, "mii-monitor-interval": MII_MS}
+    found |= {"primary": primary(cluster)} if primary(cluster) else {}
+    hashed = cluster.fabric.transmit_hash_policy
+    return found | ({"transmit-hash-policy": hashed} if hashed else {})
 
 
 def document(cluster: Cluster, node: Node) -> str:
@@ -200,6 +203,17 @@ def _left_alone(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
     ]
 
 
+def _other_hash(cluster: Cluster, fabric: Fabric, bond: Bond) -> str | None:
+    """The hash policy that the bond should have, None where it has it or nobody asks.
+
+    One of ours that the owner's file says no more is asked to be the kernel's own again.
+    """
+    wanted: str | None = cluster.fabric.transmit_hash_policy
+    if wanted is None and BOND_DEVICE in own_definitions(fabric):
+        wanted = KERNELS_HASH
+    return None if bond.hash_policy in (None, wanted) else wanted
+
+
 def bond_faults(cluster: Cluster, fabric: Fabric) -> list[str]:
     """How /proc/net/bonding/bond0 differs from the bond that is wanted."""
     wanted = cluster.fabric
@@ -209,6 +223,8 @@ def bond_faults(cluster: Cluster, fabric: Fabric) -> list[str]:
     said = []
     if bond.mode != wanted.bond_mode:
         said.append(f"{BOND_DEVICE} is in mode {bond.mode}, {wanted.bond_mode} wanted")
+    if bond.mode == wanted.bond_mode and (policy := _other_hash(cluster, fabric, bond)):
+        said.append(f"{BOND_DEVICE} hashes by {bond.hash_policy}, {policy} wanted")
     first = primary(cluster)
     if first and first in bond.members_up and bond.active != first:
         said.append(f"{BOND_DEVICE} sends on {bond.active or 'no member'} though {first} is up")
@@ -333,7 +349,7 @@ def trial_plan(cluster: Cluster, node: Node, fabric: Fabric) -> dict[str, Any]:
     if made:
         gone.discard(BOND_DEVICE)
         # networkd before systemd 257 does not change a bond that exists (systemd#36406).
-        gone |= {BOND_DEVICE} if bond is not None and _to_remake(cluster, bond) else set()
+        gone |= {BOND_DEVICE} if bond is not None and _to_remake(cluster, fabric, bond) else set()
     return {
         "files": {FILE: document(cluster, node)},
         "devices": sorted(
@@ -345,8 +361,9 @@ def trial_plan(cluster: Cluster, node: Node, fabric: Fabric) -> dict[str, Any]:
     }
 
 
-def _to_remake(cluster: Cluster, bond: Bond) -> bool:
+def _to_remake(cluster: Cluster, fabric: Fabric, bond: Bond) -> bool:
     other = bond.mode != cluster.fabric.bond_mode or bond.mii_ms != MII_MS
+    other = other or _other_hash(cluster, fabric, bond) is not None
     return other or bool(set(bond.members) - set(cluster.fabric.interfaces))
 
 

@@ -8,19 +8,19 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jinja2
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from facts.discovered import Discovered, Port
-from facts.fabric import Fabric
+from facts.fabric import Bond, Fabric
 from facts.snapshot import HostState
-from inventory.schema import BOND_DEVICE, Cluster
+from inventory.schema import BOND_DEVICE, HASHING, Cluster, HashPolicy
 from inventory.values import AbsolutePath, Label, ManagementAddress
 from operations.netplan_files import usable
-from operations.pair import containers_of, engines, foreign
+from operations.pair import by_podman, containers_of, engines, foreign
 from stacks.definition import Stack
 
 TEMPLATE = Path(__file__).parents[1] / "files" / "templates" / "sparks.yaml.j2"
@@ -247,6 +247,9 @@ def remarks(seen: Seen, known: Sequence[Stack]) -> list[str]:
         if one.running:
             what = f"stack {owned[one.name]}" if one.name in owned else "no known stack"
             said.append(f"runs {one.name} ({what}), image {one.reference}")
+    for other, stack in by_podman(seen.state, known):
+        what = f"stack {stack}" if stack else "no known stack"
+        said.append(f"runs {other.title} ({what}), image {other.reference or 'unknown'}")
     return [" ".join(line.split()) for line in said]
 
 
@@ -277,6 +280,7 @@ def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -
         "proposal": why,
         "mode": mode,
         "bond_mode": bond.mode if bond else "active-backup",
+        "hash_policy": hash_policy(bond) if bond else None,
         "interfaces": names,
         "mtu": MTU,
         "mtu_found": sorted({link.mtu for link in links if link}),
@@ -287,6 +291,12 @@ def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -
         "model_found": found,
         "strangers": sorted({c.name for seen in hosts for c in foreign(seen.state, known)}),
     }
+
+
+def hash_policy(bond: Bond) -> str | None:
+    """That of a bond, where the owner's file can have one and the kernel would not choose it."""
+    told = bond.mode in HASHING and bond.hash_policy in get_args(HashPolicy)
+    return bond.hash_policy if told and bond.hash_policy != "layer2" else None
 
 
 def scalar(value: object) -> str:

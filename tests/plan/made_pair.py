@@ -193,11 +193,13 @@ def bond_text(
     mode: str = "fault-tolerance (active-backup)",
     primary: str = f"{PORTS[0]} (primary_reselect always)",
     active: str | None = None,
+    hash_policy: str = "",
 ) -> str:
     """/proc/net/bonding/bond0 as Linux 6.12 writes it; members: name -> MII status."""
+    hashed = f"Transmit Hash Policy: {hash_policy}\n" if hash_policy else ""
     head = (
         "Ethernet Channel Bonding Driver: v6.12.74+deb13-amd64\n\n"
-        f"Bonding Mode: {mode}\nPrimary Slave: {primary}\n"
+        f"Bonding Mode: {mode}\n{hashed}Primary Slave: {primary}\n"
         f"Currently Active Slave: {active or next(iter(members), 'None')}\n"
         "MII Status: up\nMII Polling Interval (ms): 100\nUp Delay (ms): 0\nDown Delay (ms): 0\n"
         "Peer Notification Delay (ms): 0\n"

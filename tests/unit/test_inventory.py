@@ -264,6 +264,12 @@ MISTAKES = [
         "",
         "14: fabric.interfaces: 1 found; mode bond needs 2 or more (or mode: single)",
     ),
+    (
+        "mode: bond",
+        "transmit_hash_policy: layer2+3",
+        "13: fabric.transmit_hash_policy: 'layer2+3' found; only bond_mode 802.3ad, balance-xor, "
+        "balance-tlb have one, here it is active-backup",
+    ),
     ("mode: bond", "mode: single", "14: fabric.interfaces: 2 found; mode single needs exactly 1"),
     (
         "- enp1s0f1np1",

@@ -336,6 +336,37 @@ def test_a_mode_that_sends_on_all_members_has_no_primary() -> None:
     assert "primary" not in network["bonds"]["bond0"]["parameters"]
 
 
+XOR = {"interfaces": list(PORTS), "bond_mode": "balance-xor"}
+HASHED = cluster(fabric=XOR | {"transmit_hash_policy": "layer3+4"})
+
+
+def hashing(policy: str, own: Cluster | None) -> Fabric:
+    """The head with a bond that hashes; own: the owner's file that our document was made of."""
+    netplan = {PATH: file_of(document(own, own.head))} if own else {}
+    members = dict.fromkeys(PORTS, "up")
+    text = bond_text(members, "load balancing (xor)", "None", hash_policy=policy)
+    return converged(bonds={"bond0": text}, netplan=netplan)
+
+
+def test_a_bond_hashes_as_the_owners_file_says() -> None:
+    network = yaml.safe_load(document(HASHED, HASHED.head))["network"]
+    assert network["bonds"]["bond0"]["parameters"]["transmit-hash-policy"] == "layer3+4"
+    assert why_not_converged(HASHED, HASHED.head, hashing("layer3+4 (1)", HASHED)) == []
+    other = hashing("layer2 (0)", HASHED)
+    assert live_faults(HASHED, HASHED.head, other) == ["bond0 hashes by layer2, layer3+4 wanted"]
+    # networkd before systemd 257 does not change a bond that exists
+    assert trial_plan(HASHED, HASHED.head, other)["delete_links"] == ["bond0"]
+
+
+def test_a_hash_policy_that_is_not_asked_for_any_more_is_the_kernels_again() -> None:
+    plain = cluster(fabric=XOR)
+    assert live_faults(plain, plain.head, hashing("layer3+4 (1)", plain)) == [
+        "bond0 hashes by layer3+4, layer2 wanted"
+    ]
+    assert live_faults(plain, plain.head, hashing("layer2 (0)", plain)) == []
+    assert live_faults(plain, plain.head, hashing("layer3+4 (1)", None)) == [], "somebody else's"
+
+
 # Two rails
 
 RAILS = cluster(fabric={"mode": "bond", "interfaces": list(PORTS)}).model_dump(mode="json")

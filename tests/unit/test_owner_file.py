@@ -19,7 +19,17 @@ from operations import owner_file
 from operations.owner_file import Seen, cages, mistakes, scalar, text, values
 from stacks.definition import Stack, names
 from stacks.definition import load as load_stack
-from tests.plan.made_pair import PORTS, Snapshot, bare, cluster, container, dirty, link, locked
+from tests.plan.made_pair import (
+    PORTS,
+    Snapshot,
+    bare,
+    bond_text,
+    cluster,
+    container,
+    dirty,
+    link,
+    locked,
+)
 
 SSH = {"user": "ci"}
 PORT = {"driver": "virtio_net", "bus": "virtio2", "speed_mbps": None, "wireless": False}
@@ -97,6 +107,22 @@ def test_the_lab_with_its_bond(known: tuple[Stack, ...], lab: Stack, dsf: Stack)
     assert (made.fabric.mode, made.fabric.interfaces) == ("bond", PORTS)
     assert [n.fabric_address for n in made.nodes] == ["192.168.100.1", "192.168.100.2"]
     assert "now:" not in text(values(found, known, SSH))
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [("layer3+4 (1)", "layer3+4"), ("layer2 (0)", None), ("vlan+srcmac (5)", None)],
+)
+def test_a_bond_that_hashes_keeps_its_policy(
+    known: tuple[Stack, ...], lab: Stack, dsf: Stack, policy: str, told: str | None
+) -> None:
+    snapshots = [bare(cluster(), rank, lab, dsf) for rank in range(2)]
+    for snapshot in snapshots:
+        members = dict.fromkeys(PORTS, "up")
+        made = bond_text(members, "load balancing (xor)", "None", hash_policy=policy)
+        snapshot["fabric"]["bonds"] = {"bond0": made}
+    found = filled(hosts(snapshots), known).fabric
+    assert (found.bond_mode, found.transmit_hash_policy) == ("balance-xor", told)
 
 
 def spark(rank: int, plugged: Sequence[str], address: str | None) -> Snapshot:
