@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from operations.crontab import is_watchdog
 from tests.unit.on_host import module
 
 crontab = module("crontab")
@@ -62,6 +63,81 @@ def test_a_script_is_found_in_a_line_that_is_held(spool: Path) -> None:
     starter.write_text("docker start x\n")
     (spool / "root").write_text(f"#SPARK-HELD-20260826 * * * * * {starter}\n")
     assert section()["starters"] == [str(starter)]
+
+
+STARTS = "#!/bin/sh\ndocker compose up -d\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        ("GUARD={tmp}/ready.sh\n* * * * * $GUARD\n", "$GUARD"),
+        ("GUARD = '{tmp}/ready.sh'\r\n* * * * * sh ${GUARD} -q\r\n", "${GUARD}"),
+        ('OPT="{tmp}"\nHOME=/\n* * * * * $OPT/ready.sh\n', "$OPT/ready.sh"),
+        ("PATH=/usr/bin:{tmp}\n* * * * * ready.sh\n", "ready.sh"),
+        ("HOME={tmp}\n* * * * * ./ready.sh\n", "./ready.sh"),
+        ('RUN="docker start glm-head"\n* * * * * $RUN\n', "$RUN"),
+        ("* * * * * systemctl -q is-active eng || systemctl restart eng\n", "eng"),
+        ("* * * * * systemctl --no-block start eng@1.timer\n", "eng@1.timer"),
+        ("* * * * * run-parts {tmp}/guards\n", "{tmp}/guards"),
+    ],
+)
+def test_a_starter_is_found_behind_what_a_table_says_around_it(
+    spool: Path, monkeypatch: pytest.MonkeyPatch, table: str, named: str
+) -> None:
+    """Assignments of the table, units that a line starts, folders whose scripts it runs."""
+    tmp = spool.parent
+    monkeypatch.setattr(crontab.mentions, "UNIT_FOLDERS", (str(tmp),))
+    for path in (tmp / "ready.sh", tmp / "guards" / "up"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(STARTS)
+        path.chmod(0o755)
+    for name in ("eng", "eng@"):
+        (tmp / f"{name}.service").write_text("[Service]\nExecStart=/usr/bin/docker start glm\n")
+    (spool / "root").write_text(table.replace("{tmp}", str(tmp)))
+    text = (spool / "root").read_bytes().decode()
+    found = section()["starters"]
+    assert named.replace("{tmp}", str(tmp)) in found
+    job = text.splitlines()[-1]
+    assert is_watchdog(job, frozenset(found)), "as the control machine reads the line"
+    assert not any(is_watchdog(line, frozenset(found)) for line in text.splitlines()[:-1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "* * * * * systemctl stop eng",
+        "* * * * * systemctl start other; echo eng",
+        "17 * * * * cd / && run-parts --report /etc/cron.hourly",
+        "* * * * * run-parts {tmp}/guards.off",
+        "* * * * * $UNSET/ready.sh",
+    ],
+)
+def test_what_starts_nothing_is_no_starter(
+    spool: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    tmp = spool.parent
+    monkeypatch.setattr(crontab.mentions, "UNIT_FOLDERS", (str(tmp),))
+    (tmp / "eng.service").write_text("[Service]\nExecStart=/usr/bin/docker start glm\n")
+    (tmp / "other.service").write_text("[Service]\nExecStart=/bin/true\n")
+    (tmp / "guards.off").mkdir()
+    for name, mode in (("up.sh", 0o755), ("up", 0o644)):  # run-parts takes neither
+        (tmp / "guards.off" / name).write_text(STARTS)
+        (tmp / "guards.off" / name).chmod(mode)
+    (spool / "root").write_text(line.replace("{tmp}", str(tmp)) + "\n")
+    assert section()["starters"] == []
+
+
+@pytest.mark.parametrize("held", ["", "#SPARK-HELD-20260826 "])
+def test_a_line_of_a_system_table_runs_in_the_home_of_its_user(
+    spool: Path, monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
+    (spool.parent / "ready.sh").write_text(STARTS)
+    homes = {"milo": str(spool.parent)}
+    monkeypatch.setattr(crontab, "home_of", lambda user: homes.get(user, "/nonexistent"))
+    (spool.parent / "table").write_text(f"{held}* * * * * milo ./ready.sh\n")
+    monkeypatch.setattr(crontab, "SYSTEM", (str(spool.parent / "table"),))
+    assert section()["starters"] == ["./ready.sh"]
 
 
 @pytest.mark.parametrize("name", ["tmp.Xa1", ".root.spark-converge-new", ".placeholder"])

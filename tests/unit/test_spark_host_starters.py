@@ -139,6 +139,55 @@ def test_programs_and_large_files_are_no_scripts(mentions: ModuleType, write: Wr
 # Units
 
 
+def test_a_script_beside_which_its_unit_runs_is_found(starters: ModuleType, write: Write) -> None:
+    script = write("opt/ready.sh", UP)
+    write(
+        "etc/ready.service",
+        f"[Service]\nWorkingDirectory={script.parent}\nExecStart=/bin/bash ready.sh\n",
+    )
+    (unit,) = read(starters).units
+    assert (unit.name, unit.weight, unit.scripts) == ("ready.service", "starts", ("ready.sh",))
+
+
+def test_a_unit_that_starts_an_engines_unit_is_one_too(
+    starters: ModuleType, mentions: ModuleType, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etc = write("etc/eng.service", "[Service]\nExecStart=/usr/bin/docker start glm\n").parent
+    write("etc/again.service", "[Service]\nExecStart=/bin/systemctl restart eng\n")
+    monkeypatch.setattr(mentions, "UNIT_FOLDERS", (str(etc),))
+    found = {unit.name: unit.direct for unit in read(starters).units}
+    assert found == {"eng.service": True, "again.service": False}
+
+
+@pytest.mark.parametrize("kind", ["UpheldBy", "OnFailureOf", "OnSuccessOf"])
+def test_a_unit_that_another_one_starts_can_start(
+    starters: ModuleType, write: Write, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    write("etc/eng.service", "[Service]\nExecStart=/usr/bin/docker start glm\n")
+    said = f"Id=eng.service\nActiveState=inactive\nUnitFileState=static\n{kind}=other.service\n"
+    monkeypatch.setattr(starters, "manager", lambda *_: ["systemctl"])
+    monkeypatch.setattr(starters, "run", lambda *_: (0, said, ""))
+    (unit,) = read(starters).units
+    assert unit.wanted_by == ("other.service",)
+    assert unit_source(unit).status == "armed"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("podman-compose@", True),
+        ("podman-vllm", True),
+        ("podman-restart", False),
+        ("podman-kube@", False),
+    ],
+)
+def test_a_unit_is_not_podmans_own_for_its_name(
+    starters: ModuleType, write: Write, name: str, found: bool
+) -> None:
+    write(f"etc/{name}.service", "[Service]\nExecStart=/usr/bin/podman start vllm\n")
+    assert bool(read(starters).units) is found
+
+
 TIMER = "[Timer]\nOnCalendar=minutely\n[Install]\nWantedBy=timers.target\n"
 
 

@@ -33,6 +33,11 @@ END_S = 5  # from the polite signal to the other one
 # What runs a script that stands behind it; an editor or a pager that has it open is none of these.
 INTERPRETER = re.compile(r"-?((ba|da|z|k|mk|a)?sh|busybox|python[\d.]*|perl|ruby|node|php)")
 ASSIGNED = re.compile(r"\w+=")
+HELD = re.compile(rb"^#[A-Z0-9-]+-\d{8} ")
+# NAME = value, either of them in quotes or not: crontab(5).
+VARIABLE = re.compile(
+    rb"^[ \t]*[\"']?([A-Za-z_]\w*)[\"']?[ \t]*=[ \t]*([\"']?)(.*?)\2[ \t\r]*$", re.MULTILINE
+)
 
 
 def tag_of(entry: dict[str, Any]) -> re.Pattern[bytes]:
@@ -106,6 +111,40 @@ def why_inert(path: str) -> str | None:
     return None
 
 
+def variables(data: bytes) -> dict[str, list[str]]:
+    """{name: values} that a table gives to the commands below."""
+    found: dict[str, list[str]] = {}
+    for name, _, value in VARIABLE.findall(data):
+        found.setdefault(name.decode(), []).append(value.decode("latin-1"))
+    return found
+
+
+def by_home(path: str, data: bytes) -> dict[str, bytes]:
+    """{home: lines} of a system table, whose lines name the user that runs them."""
+    found: dict[str, list[bytes]] = {}
+    for line in data.split(b"\n"):
+        bare = HELD.sub(b"", line).lstrip()
+        words = bare.split(None, 6)
+        at = 1 if bare.startswith(b"@") else 5
+        user = words[at].decode("latin-1") if len(words) > at else "root"
+        home = "/root" if user == "root" or path == "/etc/anacrontab" else home_of(user)
+        found.setdefault(home, []).append(line)
+    return {home: b"\n".join(lines) for home, lines in found.items()}
+
+
+def starter_words(reader: mentions.Reader, home: str, lines: bytes, data: bytes) -> set[str]:
+    """Words of some lines of a table; data: the whole of it, with its assignments."""
+    given = variables(data)
+    folders = [f for path in given.get("PATH", ()) for f in path.split(":") if f]
+    beside = [f for f in folders if not f"{f}/".startswith(mentions.PACKAGES)]
+    homes = given.get("HOME") or [home]
+    return {
+        token
+        for one in homes
+        for token, _ in reader.tokens(lines, one, beside=beside, variables=given)
+    }
+
+
 def listed(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
@@ -122,12 +161,13 @@ def section(ask: dict[str, Any]) -> dict[str, Any]:
         # crontab(1) works in tmp.*; a name with a dot before it is no user's (nor cron's)
         if os.path.isfile(path) and not user.startswith(("tmp.", ".")):
             users[user], data = table(path)
-            starters |= {token for token, _ in reader.tokens(data, home_of(user))}
+            starters |= starter_words(reader, home_of(user), data, data)
     for path in [*SYSTEM, *(f"{DROP_INS}/{name}" for name in listed(DROP_INS))]:
         if os.path.isfile(path):
             found, data = table(path)
             system[path] = {**found, "inert": why_inert(path)}
-            starters |= {token for token, _ in reader.tokens(data, "/root")}
+            for home, lines in by_home(path, data).items():
+                starters |= starter_words(reader, home, lines, data)
     return {
         "users": users,
         "system": system,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 # Whole words, so that `docker` in a path such as /etc/docker-backup is one too: a job that touches
 # docker is worth a look.
@@ -18,6 +18,26 @@ STARTS = re.compile(
 )
 TOKEN = re.compile(rb"[^\s;|&()<>\"'`=]+")
 CHANGED_TO = re.compile(rb"\bcd\s+([^\s;|&()<>\"'`]+)")
+# Folders whose scripts are run one by one; those of cron itself are looked at elsewhere.
+RUN_PARTS = re.compile(rb"\brun-parts\b([^\n;|&<>]*)")
+PERIODIC = re.compile(r"/etc/cron\.(hourly|daily|weekly|monthly|yearly)")
+RUNNABLE = re.compile(r"[A-Za-z0-9_-]+")  # names that run-parts and cron.d take
+SYSTEMCTL = re.compile(rb"\b(?:systemctl|service)\b([^\n;|&<>]*)")
+ENDS_OF_UNITS = (".service", ".timer", ".path", ".socket")
+STARTING = {"start", "restart", "reload-or-restart", "enable", "reenable", "isolate"}
+# Highest precedence first: systemd.unit(5).
+UNIT_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/run/systemd/transient",
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/run/systemd/generator.late",
+)
+USER_UNIT_FOLDERS = ("~/.config/systemd/user", "/etc/systemd/user")
+EXEC = re.compile(rb"^\s*Exec(?:StartPre|StartPost|Start|Reload)\s*=\s*(.*)$", re.MULTILINE)
+VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 JOINED = re.compile(rb"\\\n")
 SCRIPT_LIMIT_BYTES = 262144  # a larger file is a program, not somebody's watchdog script
 DEPTH = 3  # cron line -> wrapper -> script is what people build; a chain longer than that is not
@@ -71,27 +91,91 @@ class Reader:
         return self.weights[path]
 
     def tokens(
-        self, data: bytes, home: str, depth: int = DEPTH, packages_too: bool = True
+        self,
+        data: bytes,
+        home: str,
+        depth: int = DEPTH,
+        packages_too: bool = True,
+        beside: Collection[str] = (),
+        variables: Mapping[str, Collection[str]] | None = None,
     ) -> list[tuple[str, str]]:
-        """(token as written, weight) of each word that is, or names a script that is, of interest.
+        """(token as written, weight) of each word that is, or names a script, a unit or a folder of
+        scripts that is, of interest.
 
-        Scripts of packages count only where a job names them itself.
+        Scripts of packages count only where a job names them itself. beside: more folders that a
+        bare name may lie in; variables: what a `$NAME` may stand for.
         """
         folders = [expanded(folder.decode("latin-1"), home) for folder in CHANGED_TO.findall(data)]
+        folders += beside
         found = {}
         for raw in dict.fromkeys(TOKEN.findall(data)):
             token = raw.decode("latin-1")
             weight = "mentions" if self.words and self.words.search(raw) else None
-            for path in places(token, home, folders):
-                if packages_too or not path.startswith(PACKAGES):
-                    weight = heaviest([weight, self.file(path, home, depth)])
+            meant = meanings(token, variables or {})
+            weight = heaviest([weight, *(self.own(text.encode("latin-1")) for text in meant[1:])])
+            for word in (word for text in meant for word in text.split()):
+                for path in places(word, home, folders):
+                    if packages_too or not path.startswith(PACKAGES):
+                        weight = heaviest([weight, self.file(path, home, depth)])
             if weight:
                 found[token] = weight
+        for token, weight in (*self.units(data, home, depth), *self.parts(data, home, depth)):
+            found[token] = heaviest([found.get(token), weight]) or weight
         return list(found.items())
+
+    def units(self, data: bytes, home: str, depth: int) -> Iterator[tuple[str, str]]:
+        """(unit as written, weight) of the services that are started here and are of interest."""
+        for said in SYSTEMCTL.findall(data):
+            tokens = [raw.decode("latin-1") for raw in TOKEN.findall(said)]
+            for token in tokens if STARTING & {*tokens} else ():
+                if token not in STARTING and not token.startswith("-"):
+                    weight = self.unit(token, home, depth)
+                    if weight:
+                        yield token, weight
+
+    def unit(self, name: str, home: str, depth: int) -> str | None:
+        """By the commands of its service, those that it starts itself included."""
+        stem = next((name[: -len(end)] for end in ENDS_OF_UNITS if name.endswith(end)), name)
+        service = re.sub(r"@.*", "@", stem) + ".service"
+        if "/" in name or depth < 1:
+            return None
+        if service not in self.weights:
+            self.weights[service] = None  # as for a script that names itself
+            folders = [expanded(f, home) for f in (*UNIT_FOLDERS, *USER_UNIT_FOLDERS)]
+            texts = (text_of(f"{folder}/{service}") for folder in folders)
+            text = JOINED.sub(b" ", next(filter(None, texts), b""))
+            commands = b"\n".join(EXEC.findall(text))
+            more = self.tokens(commands, home, depth - 1, False) if commands else []
+            self.weights[service] = heaviest([self.own(commands), *(weight for _, weight in more)])
+        return self.weights[service]
+
+    def parts(self, data: bytes, home: str, depth: int) -> Iterator[tuple[str, str]]:
+        """(folder as written, weight) of those that run-parts runs here."""
+        for said in RUN_PARTS.findall(data):
+            for token in (raw.decode("latin-1") for raw in TOKEN.findall(said)):
+                folder = expanded(token, home).rstrip("/")
+                if not os.path.isdir(folder) or PERIODIC.fullmatch(folder):
+                    continue
+                paths = [f"{folder}/{n}" for n in os.listdir(folder) if RUNNABLE.fullmatch(n)]
+                able = [path for path in paths if os.access(path, os.X_OK)]
+                weight = heaviest([self.file(path, home, depth) for path in able])
+                if weight:
+                    yield token, weight
 
 
 def heaviest(weights: Collection[str | None]) -> str | None:
     return next((one for one in ("starts", "mentions") if one in weights), None)
+
+
+def meanings(token: str, variables: Mapping[str, Collection[str]]) -> list[str]:
+    """A word as it is and, where it has known variables, as it is with their values."""
+    texts = [token]
+    for braced, bare in VARIABLE.findall(token):
+        name = braced or bare
+        written = f"${{{name}}}" if braced else f"${name}"
+        for value in variables.get(name, ()):
+            texts += [text.replace(written, value) for text in texts if written in text]
+    return texts
 
 
 def expanded(token: str, home: str) -> str:

@@ -36,34 +36,27 @@ HELD = """# Held by spark-converge: an engine of another stack shall not be star
 [Unit]
 ConditionPathExists=/nonexistent/held-by-spark-converge
 """
-# Highest precedence first: systemd.unit(5).
-SYSTEM_FOLDERS = (
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/run/systemd/transient",
-    "/run/systemd/generator",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/run/systemd/generator.late",
-)
+SYSTEM_FOLDERS = mentions.UNIT_FOLDERS
 USER_FOLDERS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
 OWN_USER_FOLDERS = ("~/.config/systemd/user", "~/.local/share/systemd/user")
 RUNTIME = "/run/user/{}/systemd"
 RUNTIME_FOLDERS = ("user", "transient", "generator", "generator.late")  # below it
 PERIODIC_FOLDER = "/etc/cron."
-PERIODIC = ("hourly", "daily", "weekly", "monthly")
+PERIODIC = ("hourly", "daily", "weekly", "monthly", "yearly")
 AT_FOLDERS = ("/var/spool/cron/atjobs", "/var/spool/at")
 LINGER = "/var/lib/systemd/linger"
 # The container engines themselves: they start containers on request, and by restart policies,
 # which are looked at with the containers.
 INFRASTRUCTURE = re.compile(
-    r"(docker|containerd|buildkit|cri-docker|podman.*|nvidia-.*|snap\.docker\..*|spark-converge-.*)"
+    r"(docker|containerd|buildkit|cri-docker|nvidia-.*|snap\.docker\..*|spark-converge-.*"
+    r"|podman(-auto-update|-clean-transient|-kube@|-restart|-user-wait-network-online)?)"
     r"\.(service|socket|timer|path)"
 )
-EXEC = re.compile(rb"^\s*Exec(?:StartPre|StartPost|Start|Reload)\s*=\s*(.*)$", re.MULTILINE)
+WORKING = re.compile(rb"^\s*WorkingDirectory\s*=\s*-?(\S+)", re.MULTILINE)
 TRIGGER = re.compile(r"^\s*Unit\s*=\s*(\S+)\s*$", re.MULTILINE)
 EXPORT = re.compile(rb"^\w+=.*; export \w+$", re.MULTILINE)
-PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,TriggeredBy,WantedBy,RequiredBy"
+STARTED_BY = ("WantedBy", "RequiredBy", "UpheldBy", "OnFailureOf", "OnSuccessOf")
+PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,TriggeredBy," + ",".join(STARTED_BY)
 
 
 def files_of(
@@ -90,7 +83,13 @@ def files_of(
 def commands_of(paths: list[str]) -> bytes:
     """The Exec lines of a unit's file and drop-ins, as one text."""
     texts = [mentions.JOINED.sub(b" ", mentions.text_of(path)) for path in paths]
-    return b"\n".join(line for text in texts for line in EXEC.findall(text))
+    return b"\n".join(line for text in texts for line in mentions.EXEC.findall(text))
+
+
+def working(paths: list[str], home: str) -> list[str]:
+    """Where the commands of a unit run: a script may be named without its folder."""
+    found = [folder for path in paths for folder in WORKING.findall(mentions.text_of(path))]
+    return [home if f == b"~" else f.decode("latin-1") for f in found]
 
 
 def candidates(reader: mentions.Reader, folders: Iterable[str], home: str) -> list[dict[str, Any]]:
@@ -100,7 +99,8 @@ def candidates(reader: mentions.Reader, folders: Iterable[str], home: str) -> li
         commands = commands_of(paths)
         own = reader.own(commands)
         of_package = paths[0].startswith(mentions.PACKAGES)
-        scripts = reader.tokens(commands, home, packages_too=not of_package)
+        beside = working(paths, home) if commands else []
+        scripts = reader.tokens(commands, home, packages_too=not of_package, beside=beside)
         weight = mentions.heaviest([own, *(w for _, w in scripts)])
         if weight:
             found.append(
@@ -213,7 +213,7 @@ def described(
             "uid": uid,
             "active": activity(systemctl, name, state),
             "file_state": file_state(name),
-            "wanted_by": [*state.get("WantedBy", "").split(), *state.get("RequiredBy", "").split()],
+            "wanted_by": [unit for kind in STARTED_BY for unit in state.get(kind, "").split()],
             "triggers": [
                 {
                     "name": trigger,
