@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from facts.unknown import Section
@@ -45,11 +46,35 @@ class Container:
 
 
 @dataclass(frozen=True)
+class Podman:
+    """A container that podman runs for a user of the host; nothing of it is changed from here."""
+
+    name: str
+    reference: str
+    user: str
+
+    @property
+    def title(self) -> str:
+        """As spark-host names it."""
+        return f"{self.name} (podman of {self.user})"
+
+    @property
+    def stop(self) -> str:
+        """What a person does to stop it."""
+        command = shlex.join(["podman", "stop", self.name])
+        return f"sudo {command}" if self.user == "root" else f"{command} as {self.user}"
+
+
+@dataclass(frozen=True)
 class Containers:
-    """installed False: no docker on this host; a daemon that is down is Unknown, never this."""
+    """installed False: no docker on this host; a daemon that is down is Unknown, never this.
+
+    all: docker's; podman: those that run beside them.
+    """
 
     installed: bool
     all: tuple[Container, ...]
+    podman: tuple[Podman, ...] = ()
 
 
 def parse(section: Section) -> Containers:
@@ -70,5 +95,8 @@ def parse(section: Section) -> Containers:
                 published=tuple(one["Published"]),
             )
             for one in section["containers"]
+        ),
+        podman=tuple(
+            Podman(one["name"], one["image"], one["user"]) for one in section.get("podman", ())
         ),
     )

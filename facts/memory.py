@@ -18,6 +18,8 @@ class Segment:
 
 @dataclass(frozen=True)
 class Memory:
+    """hugepages_mib: reserved for huge pages, which nothing of ours uses."""
+
     total_mib: int
     free_mib: int
     available_mib: int
@@ -25,6 +27,12 @@ class Memory:
     swap_mib: int
     swap_free_mib: int
     segments: tuple[Segment, ...]
+    hugepages_mib: int = 0
+
+    @property
+    def usable_mib(self) -> int:
+        """What could be available at all."""
+        return self.total_mib - self.hugepages_mib
 
     @property
     def leftovers(self) -> tuple[Segment, ...]:
@@ -41,4 +49,5 @@ def parse(section: Section) -> Memory:
         swap_mib=kib["SwapTotal"] // 1024,
         swap_free_mib=kib["SwapFree"] // 1024,
         segments=tuple(Segment(s["name"], s["bytes"], s["verdict"]) for s in section["shm"]),
+        hugepages_mib=kib.get("Hugetlb", 0) // 1024,
     )

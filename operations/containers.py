@@ -10,7 +10,7 @@ from pyinfra.api.state import State
 
 from facts.unknown import Unknown
 from operations.job import Commands, Job, fail, refuse
-from operations.pair import engines, faults, foreign
+from operations.pair import by_podman, engines, faults, foreign, podman_engines
 from operations.remote import RemoteError, call
 from operations.resurrection import likely_origin
 
@@ -60,10 +60,13 @@ def ended(job: Job, rank: int, fabric_too: bool) -> Commands:
         yield refuse(job, f"{host.name}: containers {state.containers}")
         return
     names = to_end(job, rank, fabric_too)
-    if not names:
+    if names:
+        yield FunctionCommand(_end, (job, names), {})
+    beyond = podman_engines(state, job.known)
+    if beyond:  # of docker's none stays up for it
+        yield refuse(job, "; ".join(f"{host.name}: {sentence}" for sentence in beyond))
+    elif not names:
         host.noop("no engine to take down")
-        return
-    yield FunctionCommand(_end, (job, names), {})
 
 
 def _stop_foreign(state: State, host: Host, job: Job, names: list[str]) -> bool:
@@ -96,7 +99,9 @@ def foreign_stopped(job: Job, rank: int) -> Commands:
 
 
 def _quiet(state: State, host: Host, job: Job, seconds: int) -> bool:
-    known = [c.name for c in foreign(job.read(host), job.known)]
+    now = job.read(host)
+    known = [c.name for c in foreign(now, job.known)]
+    known += [one.title for one, stack in by_podman(now, job.known) if stack is None]
     try:
         answer = call(host, "ranks", "quiet", str(seconds), *known, timeout_s=seconds + 90)
     except RemoteError as error:

@@ -25,7 +25,7 @@ from operations.netplan import (
     why_not_converged,
 )
 from operations.netplan_files import merge_faults
-from operations.pair import engines, faults
+from operations.pair import by_podman, engines, faults
 from operations.remote import RemoteError, call
 
 # Time for `netplan apply` and the confirmation; an apply took 28 s in the lab under load.
@@ -153,6 +153,12 @@ def converged(job: Job, node: Node, after_teardown: bool) -> Commands:
         for rank, state in enumerate(job.states())
         for e in engines(rank, state, job.known)
         if e.container.running
+    ]
+    busy += [
+        f"{one.title} on {job.hosts[rank].name}"
+        for rank, state in enumerate(job.states())
+        for one, stack in by_podman(state, job.known)
+        if stack
     ]
     if busy and not after_teardown:
         host.log(

@@ -33,7 +33,7 @@ from operations import (
 )
 from operations.detached import volume
 from operations.item import Item, judged, unread
-from operations.pair import fabric_facts, foreign, hca_addresses
+from operations.pair import by_podman, fabric_facts, foreign, hca_addresses
 from stacks.definition import Stack
 
 # Bits of clocks_event_reasons that mean a limit was hit (nvml.h nvmlClocksEventReason*): software
@@ -162,6 +162,10 @@ def strangers(cluster: Cluster, state: HostState, known: tuple[Stack, ...]) -> I
     if not found.installed:
         return judged("engine", "other containers", "none", "docker is not installed", False)
     names = [c.name for c in foreign(state, known)]
+    names += [
+        one.title + (f" of stack {stack}" if stack else "")
+        for one, stack in by_podman(state, known)
+    ]
     return judged("engine", "other containers", "none", ", ".join(names) or "none", not names)
 
 

@@ -32,7 +32,8 @@ def headroom(state: HostState, stack: Stack) -> Item:
     if not isinstance(found, Memory):
         return unread("memory", "memory", wanted, found)
     seen = f"{found.total_mib} MiB, {found.available_mib} available, {found.free_mib} free"
-    return judged("memory", "memory", wanted, seen, found.total_mib >= floor)
+    seen += f", {found.hugepages_mib} reserved for huge pages" if found.hugepages_mib else ""
+    return judged("memory", "memory", wanted, seen, found.usable_mib >= floor)
 
 
 def kernel_setting(state: HostState, key: str, value: object) -> Item:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyinfra.api.host import Host
 
-from facts.containers import Container, Containers
+from facts.containers import Container, Containers, Podman
 from facts.fabric import Fabric
 from facts.snapshot import HostState
 from facts.unknown import Unknown
@@ -39,15 +39,17 @@ def stack_of(container: Container, known: Sequence[Stack]) -> str | None:
         return container.stack
     for stack in known:
         signs = stack.recognise
-        repository = container.reference.split("@")[0].rsplit(":", 1)
-        if (
-            container.compose_project in signs.compose_projects
-            or container.reference.split("@")[0] in signs.image_repositories
-            or repository[0] in signs.image_repositories
-            or any(fnmatch.fnmatchcase(container.name, p) for p in signs.name_patterns)
-        ):
+        if container.compose_project in signs.compose_projects or signed(container, stack):
             return stack.name
     return None
+
+
+def signed(container: Container | Podman, stack: Stack) -> bool:
+    """Has a container the image or a name of a stack?"""
+    signs, image = stack.recognise, container.reference.split("@")[0]
+    return bool({image, image.rsplit(":", 1)[0]} & {*signs.image_repositories}) or any(
+        fnmatch.fnmatchcase(container.name, pattern) for pattern in signs.name_patterns
+    )
 
 
 def containers_of(state: HostState) -> tuple[Container, ...]:
@@ -84,6 +86,22 @@ def strays(
 def foreign(state: HostState, known: Sequence[Stack]) -> list[Container]:
     """Running containers that no known stack owns: memory that the bind will miss."""
     return [c for c in containers_of(state) if c.running and not stack_of(c, known)]
+
+
+def by_podman(state: HostState, known: Sequence[Stack]) -> list[tuple[Podman, str | None]]:
+    """What podman runs on a host, each with the known stack whose image or name it has."""
+    found = state.containers.podman if isinstance(state.containers, Containers) else ()
+    return [(one, next((s.name for s in known if signed(one, s)), None)) for one in found]
+
+
+def podman_engines(state: HostState, known: Sequence[Stack]) -> list[str]:
+    """A sentence for each engine that podman runs: nobody here can take it down."""
+    return [
+        f"{one.title} is an engine of stack {stack}, and only docker's are taken down from here; "
+        f"stop it: {one.stop}"
+        for one, stack in by_podman(state, known)
+        if stack
+    ]
 
 
 def roce_v2_index(fabric: Fabric, hca: str, address: str) -> int | None:

@@ -29,7 +29,7 @@ from operations import (
     shards,
 )
 from operations.job import Commands, Job, refuse, stop_planning
-from operations.pair import foreign, specs
+from operations.pair import by_podman, foreign, podman_engines, specs
 from stacks.definition import Stack, StackError
 from stacks.render import check_pair
 
@@ -94,15 +94,26 @@ def launch_complaints(
             f"{node.name}: {', '.join(others)} of no known stack runs and holds memory; stop it, "
             "or allow that with policy.foreign_containers: stop"
         )
+    yield from (f"{node.name}: {s}" for s in podman_engines(state, known))
+    for one, owned in by_podman(state, known):
+        if owned is None and cluster.policy.foreign_containers == "refuse":
+            yield (
+                f"{node.name}: {one.title} of no known stack runs and holds memory; stop it "
+                f"({one.stop}), or leave it there with policy.foreign_containers: stop, which "
+                "stops docker's only"
+            )
     where = shards.directory(stack, cluster.model_dir)
     if isinstance(state.shards, Shards) and state.shards.state.get(where) == "absent":
         yield f"{node.name}: no model directory {where} (model_dir in the owner's file)"
     yield from (f"{node.name}: {s}" for s in images.complaints(state, stack))
     floor = stack.memory.floor_mib
-    if isinstance(state.memory, Memory) and state.memory.total_mib < floor:
+    if isinstance(state.memory, Memory) and state.memory.usable_mib < floor:
+        reserved = state.memory.hugepages_mib
+        lost = f", {reserved} of them reserved for huge pages" if reserved else ""
+        mend = "; set vm.nr_hugepages to 0, and take it out of sysctl.d" if reserved else ""
         yield (
-            f"{node.name}: {state.memory.total_mib} MiB of memory in all, {stack.name} wants "
-            f"{floor} MiB available"
+            f"{node.name}: {state.memory.total_mib} MiB of memory in all{lost}, {stack.name} "
+            f"wants {floor} MiB available{mend}"
         )
     yield from (f"{node.name}: {s}" for s in oom.refusals(state, stack))
     taken = ports.refusals(cluster, node.rank, state, stack, known)

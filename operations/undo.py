@@ -16,7 +16,7 @@ from facts.journal import Entry
 from facts.snapshot import HostState
 from facts.unknown import Unknown
 from operations.job import Commands, Job, fail, refuse, stop_planning
-from operations.pair import engines
+from operations.pair import engines, podman_engines
 from operations.preflight import absent_hosts
 from operations.program import UNDO_COMMAND, engine_signs, missing
 from operations.remote import RemoteError, call
@@ -50,6 +50,7 @@ def complaints(job: Job) -> list[str]:
         busy = [one.container.name for one in found if one.container.running]
         if busy:
             said.append(f"{node.name}: {', '.join(busy)} runs; take it down first: deploys/stop.py")
+        said += [f"{node.name}: {sentence}" for sentence in podman_engines(state, job.known)]
     return said
 
 

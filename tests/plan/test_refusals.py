@@ -360,6 +360,22 @@ def test_a_host_that_cannot_be_held_is_taken_down_by_stop_all_the_same(
     assert "stop failed: @fake/spark" in run.err
 
 
+def test_an_engine_of_podman_fails_stop_once_all_that_docker_runs_is_down(pair: Made) -> None:
+    made = pair()
+    for snapshot in made.snapshots:
+        install(snapshot)
+        snapshot["crontab"]["users"].clear()
+    engine = {"name": "dsf-lab-x", "image": "", "user": "milo"}
+    made.snapshots[0]["containers"]["podman"] = [engine]
+    made.answers.update(ENDS)
+    run = made.run("stop", "-y", "--debug")
+    is_refused(run)
+    assert "dsf-lab-x (podman of milo) is an engine of stack dsf-lab" in run.err
+    for host in made.names:
+        done = [c.split("spark_host ")[1].split()[1] for c in run.commands(host) if RANKS in c]
+        assert done[:2] == ["save", "end"]
+
+
 @pytest.mark.parametrize(("words", "watched"), [((), "70"), (("--data", "quiet=5"), "5")])
 def test_the_watch_after_a_teardown_is_as_long_as_asked(
     pair: Made, words: tuple[str, ...], watched: str

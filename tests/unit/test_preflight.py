@@ -67,6 +67,35 @@ def test_strangers_may_be_stopped_where_the_owner_says_so(
     assert said(stacks, pair, launches=False) == []
 
 
+def test_what_podman_runs_is_named_and_an_engine_of_it_never_passes(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    engine = {"name": "dsf-lab-engine_1", "image": "localhost/x", "user": "milo"}
+    exporter = {"name": "exporter", "image": "", "user": "root"}
+    pair[0]["containers"]["podman"] = [engine, exporter]
+    refused = (
+        "spark1: dsf-lab-engine_1 (podman of milo) is an engine of stack dsf-lab, and only "
+        "docker's are taken down from here; stop it: podman stop dsf-lab-engine_1 as milo"
+    )
+    first, second = said(stacks, pair)
+    assert first == refused
+    assert second.startswith("spark1: exporter (podman of root) of no known stack runs")
+    assert said(stacks, pair, policy={"foreign_containers": "stop"}) == [refused]
+    assert said(stacks, pair, launches=False) == []
+
+
+def test_memory_that_is_reserved_for_huge_pages_is_not_there_for_a_launch(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[1]["memory"]["meminfo_kib"] |= {"MemTotal": 250 * 1024, "Hugetlb": 60 * 1024}
+    assert said(stacks, pair) == [
+        "spark2: 250 MiB of memory in all, 60 of them reserved for huge pages, lab wants 200 MiB "
+        "available; set vm.nr_hugepages to 0, and take it out of sysctl.d"
+    ]
+    pair[1]["memory"]["meminfo_kib"]["Hugetlb"] = 0
+    assert said(stacks, pair) == []
+
+
 @pytest.mark.parametrize("part", ["boot", "services", "cpufreq", "fabric", "memory", "crontab"])
 def test_a_part_that_could_not_be_read_forbids_the_job(
     stacks: tuple[Stack, Stack], pair: list[Snapshot], part: str

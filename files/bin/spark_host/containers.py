@@ -8,6 +8,7 @@ import re
 import socket
 from typing import Any
 
+import podman
 from run import Failed, which
 
 SOCKET = "/var/run/docker.sock"
@@ -60,11 +61,14 @@ def published(one: dict[str, Any]) -> list[int]:
 
 
 def section(_: dict[str, Any]) -> dict[str, Any]:
-    """{"installed": bool, "containers": [...]}: environments and arguments stay on the host."""
+    """{"installed": bool, "containers": [...], "podman": [{name, image, user}]}: environments and
+    arguments stay on the host."""
+    beside = list(podman.running())
     if not installed():
-        return {"installed": False, "containers": []}
+        return {"installed": False, "containers": [], "podman": beside}
     return {
         "installed": True,
+        "podman": beside,
         "containers": [
             {
                 **{key: one.get(key) for key in KEPT},

@@ -7,15 +7,18 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from typing import Any
 
 import containers
 import journal
 import kinds
-from run import Failed, run
+import podman
+from run import Failed, run, which
 
 STATE = "/var/lib/spark-converge"
+PODMAN_POLL_S = 2  # a container that comes back and dies again stays longer than that
 LOG_LINES = 400  # a poll every few seconds never needs more
 # What the kernel and NVIDIA's driver say when memory runs out: [seed 002, tonyd2wild's ladder].
 KERNEL = re.compile(r"NV_ERR_|NVRM|Out of memory|oom-kill|oom_reaper|page allocation failure")
@@ -115,14 +118,28 @@ def stop(grace_s: int, names: list[str]) -> dict[str, Any]:
     return {"policies": policies}
 
 
+def watch_podman(until: float, seen: set[str]) -> None:
+    """Podman tells nobody when a container starts: its monitors are looked for until then."""
+    while which("podman"):
+        seen |= {podman.title(one) for one in podman.running()}
+        left_s = until - time.time()
+        if left_s <= 0:
+            return
+        time.sleep(min(PODMAN_POLL_S, left_s))
+
+
 def quiet(seconds: float, known: list[str]) -> dict[str, Any]:
     """Watch for `seconds`: the containers (not among `known`) that run or start meanwhile."""
     until = time.time() + seconds
+    by_podman: set[str] = set()
+    watch = threading.Thread(target=watch_podman, args=(until, by_podman))
+    watch.start()
     code, out, err = run(
         ["docker", "events", "--since", f"{time.time():.0f}", "--until", f"{until:.0f}"]
         + ["--filter", "type=container", "--filter", "event=start", "--format", "{{json .}}"],
         timeout_s=seconds + 60,
     )
+    watch.join()
     if code:
         return {"ok": False, "message": err.strip()}
     started = {
@@ -130,7 +147,7 @@ def quiet(seconds: float, known: list[str]) -> dict[str, Any]:
         for e in map(json.loads, out.splitlines())
     }
     running = {c["Name"].lstrip("/") for c in containers.inspect_all() if c["State"]["Running"]}
-    return {"back": sorted((started | running) - set(known))}
+    return {"back": sorted((started | running | by_podman) - set(known))}
 
 
 def main(argv: list[str]) -> dict[str, Any]:
