@@ -69,6 +69,14 @@ RelativePath = Annotated[
 ]
 
 
+# A name in somebody else's repository: blanks and any script; it reaches no shell.
+ModelPath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^/\x00-\x1f\x7f]+(/[^/\x00-\x1f\x7f]+)*$"),
+    AfterValidator(_no_dots),
+]
+
+
 def _ipv4(value: str) -> str:
     try:
         address = ipaddress.IPv4Address(value)

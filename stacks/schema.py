@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from inventory.mistakes import Record
+from inventory.mistakes import Record, reason
 from inventory.values import (
     AbsolutePath,
     Digest,
@@ -15,6 +15,7 @@ from inventory.values import (
     DockerSize,
     EnvName,
     ImageTag,
+    ModelPath,
     Pattern,
     RelativePath,
     Repository,
@@ -31,7 +32,7 @@ _Seconds = Annotated[int, Field(ge=1, le=86400)]
 class ModelFile(Record):
     """One file of the model. `size` in bytes; null where no source publishes the figure."""
 
-    name: RelativePath = Field(description="a file name below the model directory")
+    name: ModelPath = Field(description="a file name below the model directory")
     size: int | None = Field(default=None, ge=0, description="a size in bytes, or null")
     sha256: Sha256 | None = Field(default=None, description="64 hexadecimal digits, or null")
 
@@ -49,13 +50,24 @@ class LockedImage(Record):
     )
 
 
+def _each_once(files: tuple[ModelFile, ...]) -> tuple[ModelFile, ...]:
+    seen: set[str] = set()
+    for file in files:
+        if file.name in seen:
+            raise reason(f"{file.name} is there twice; each file once expected")
+        seen.add(file.name)
+    return files
+
+
 class LockedModel(Record):
     """One revision of a model, file by file; `source` says who gave the hashes (null: not said)."""
 
     repository: str = Field(min_length=1, description="a repository name")
     revision: Revision = Field(description="40 hexadecimal digits")
     source: Literal["hub", "hosts"] | None = Field(default=None, description="hub, hosts, or null")
-    files: tuple[ModelFile, ...] = Field(min_length=1, description="a list of name, size, sha256")
+    files: Annotated[tuple[ModelFile, ...], AfterValidator(_each_once)] = Field(
+        min_length=1, description="a list of name, size, sha256"
+    )
 
 
 class Lock(Record):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -261,6 +263,114 @@ def test_a_part_of_other_bytes_is_not_believed(root: Path, hub: Hub, size: int) 
     assert answer["moved_bytes"] == 60_000
 
 
+def lock_of(**files: bytes) -> list[Entry]:
+    return [
+        {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in files.items()
+    ]
+
+
+def bring_all(root: Path, hub: Hub, entries: list[Entry], directory: Path) -> dict[str, Any]:
+    """Bring every one of these from the hub, whatever is there."""
+    base = f"{hub.url}/{REPOSITORY}/resolve/{hub.repositories[REPOSITORY].main}"
+    urls = {e["name"]: f"{base}/{urllib.parse.quote(e['name'])}" for e in entries}
+    asked = request(root, {"wrong": [], "extra": []}, None, directory) | {
+        "entries": entries,
+        "source": {"said": "the Hub", "urls": urls, "token": None},
+    }
+    answer: dict[str, Any] = fetch.fetch(asked, detached.Count("brought"))
+    return answer
+
+
+@pytest.mark.parametrize("in_cache", [False, True])
+def test_odd_files_of_a_repository_come_as_all_others(root: Path, hub: Hub, in_cache: bool) -> None:
+    """Empty ones, two of the same bytes, folders, blanks and other scripts."""
+    files = {
+        "__init__.py": b"",
+        "sub/__init__.py": b"",
+        "original/tokenizer.model": b"t" * 5000,
+        "tokenizer.model": b"t" * 5000,
+        "assets/a b (1).png": b"p",
+        "模型.md": b"m",
+    }
+    hub.publish(REPOSITORY, files)
+    plain, cache = root / "odd", root / "models--lab--tiny" / "snapshots" / ("1" * 40)
+    directory = cache if in_cache else plain
+    entries = lock_of(**files)
+    answer = bring_all(root, hub, entries, directory)
+    assert answer["failed"] == []
+    assert {n: (directory / n).read_bytes() for n in files} == files
+    assert look(root, directory, entries=entries)["ok"] is True
+    assert not list(root.rglob(f"*{place.PART}"))
+
+
+def test_a_file_that_the_source_has_empty_is_one_sentence(root: Path, hub: Hub) -> None:
+    hub.publish(REPOSITORY, {"config.json": b""})
+    entries = [e | {"size": None} for e in lock_of(**{"config.json": b"{}"})]
+    (failed,) = bring_all(root, hub, entries, root / "odd")["failed"]
+    assert failed.startswith("config.json: SHA-256 e3b0c44298fc1c149afb")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
+def test_new_folders_belong_to_whoever_has_the_model(root: Path, hub: Hub) -> None:
+    os.chown(root / "lab", 1234, 1234)
+    hub.publish(REPOSITORY, {"sub/deeper/config.json": b"{}"})
+    bring_all(root, hub, lock_of(**{"sub/deeper/config.json": b"{}"}), root / "lab")
+    for name in ("sub", "sub/deeper", "sub/deeper/config.json"):
+        assert (root / "lab" / name).stat().st_uid == 1234
+
+
+def test_a_full_disk_is_said_once_and_not_asked_for_again(
+    root: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (root / "lab" / NAMES[2]).unlink()
+    seen = look(root)
+    monkeypatch.setattr(os, "pwrite", full)
+    (failed,) = bring(root, seen, of_hub(hub))["failed"]
+    part = f"{root / 'lab' / NAMES[2]}{place.PART}"
+    assert failed == f"{NAMES[2]}: No space left on device: {part}"
+    assert len(hub.transfers) == 1
+
+
+def test_a_copy_on_this_host_that_cannot_be_read_is_none(
+    root: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad block in the cache: the bytes come from the Hub instead."""
+    cached(root)
+    real = fetch.reading.blocks
+
+    def bad(path: str, first: int = 0) -> Any:
+        if "/blobs/" in path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, first)
+
+    monkeypatch.setattr(fetch.reading, "blocks", bad)
+    answer = bring(root, look(root), of_hub(hub))
+    assert len(answer["brought"]) == len(FILES)
+    assert look(root)["ok"] is True
+
+
+def test_free_space_is_looked_for_where_a_caches_bytes_go(
+    root: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = cached(root)
+    (snapshot / NAMES[2]).resolve().unlink()
+    seen = look(root, snapshot)
+    asked: list[str] = []
+
+    def none(where: str) -> int:
+        asked.append(where)
+        return 0
+
+    monkeypatch.setattr(fetch, "free", none)
+    with pytest.raises(fetch.Failed, match="/blobs: "):
+        bring(root, seen, of_hub(hub), snapshot)
+    assert set(asked) == {str(snapshot.parents[1] / "blobs")}
+
+
 def test_a_gated_repository_wants_the_token_and_gets_it(root: Path, hub: Hub) -> None:
     (root / "lab" / NAMES[2]).unlink()
     hub.repositories[REPOSITORY].token = "hf_secret"  # noqa: S105 - made here
@@ -435,3 +545,29 @@ def test_a_token_does_not_follow_a_redirect_to_another_address(
     bring(root, look(root), of_hub(hub, "hf_secret"))
     assert (f"127.0.0.1:{hub.port}", "Bearer hf_secret") in given
     assert {token for address, token in given if address == away} == {None}
+
+
+def test_a_token_is_not_sent_on_without_encryption(
+    root: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same host, but the redirect leads from https to http; both are plain sockets here."""
+    given = []
+    real = download.connection
+
+    def noted(there: Any) -> Any:
+        link = real(there._replace(scheme="http"))
+        ask = link.request
+
+        def asked(*words: str, headers: dict[str, str]) -> None:
+            given.append((there.scheme, headers.get("Authorization")))
+            ask(*words, headers=headers)
+
+        link.request = asked
+        return link
+
+    monkeypatch.setattr(download, "connection", noted)
+    (root / "lab" / NAMES[0]).unlink()
+    source = of_hub(hub, "hf_secret")
+    source["urls"] = {n: u.replace("http://", "https://") for n, u in source["urls"].items()}
+    assert bring(root, look(root), source)["ok"] is True
+    assert given == [("https", "Bearer hf_secret"), ("http", None)]

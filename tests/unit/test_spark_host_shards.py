@@ -361,6 +361,21 @@ def test_g07_an_index_that_names_what_the_manifest_has_not_is_a_fault(model: Pat
     assert (answer["wrong"], answer["extra"]) == ([], [INDEX])
 
 
+def test_a_misleading_index_that_comes_after_the_proof_voids_it(model: Path) -> None:
+    entries = manifest(model)
+    verify(model, entries)
+    stray = model / "other.safetensors.index.json"
+    stray.write_text(json.dumps({"weight_map": {"a": "model-00001.safetensors"}}))
+    assert state(model) == "verified"  # it says nothing that the manifest does not
+    stray.write_text(json.dumps({"weight_map": {"a": "elsewhere.safetensors"}}))
+    assert state(model) == "changed"
+    assert verify(model, entries)["extra"] == [stray.name]
+    stray.unlink()
+    os.mkfifo(stray)
+    assert state(model) == "changed"
+    assert verify(model, entries)["extra"] == [stray.name]
+
+
 def test_an_index_of_the_lock_that_contradicts_the_lock_is_said_and_not_fetched(
     model: Path,
 ) -> None:
@@ -469,6 +484,17 @@ def test_g01_only_the_pinned_snapshot_counts_and_the_rest_is_listed_with_its_siz
         "main": (f"ref to {'1' * 12}", 0),
     }
     assert old.is_dir()
+
+
+def test_a_name_that_no_terminal_shows_is_written_out(model: Path) -> None:
+    """Else printing it ends the run; what is asked for later still has its own bytes."""
+    entries = manifest(model)
+    for name in (b"\xff.safetensors", b"note\n\xfe.txt"):
+        Path(os.fsdecode(bytes(model) + b"/" + name)).write_bytes(b"x")
+    answer = verify(model, entries)
+    assert answer["faults"] == [r"\udcff.safetensors: not in the manifest"]
+    assert answer["beside"] == [r"note\n\udcfe.txt"]
+    assert answer["extra"] == ["\udcff.safetensors"]
 
 
 def test_other_files_beside_the_model_are_told_and_no_fault(model: Path) -> None:

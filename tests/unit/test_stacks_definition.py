@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,38 @@ def test_definition_and_lock_are_complained_of_together(folder: Path) -> None:
     (folder / "lab.lock.yaml").write_text(wrong, encoding="utf-8")
     found = [line.partition(":")[0] for line in mistakes(folder, "lab")]
     assert found == ["lab.yaml", "lab.lock.yaml", "lab.lock.yaml"]
+
+
+def with_name(name: str, text: str = "config.json") -> str:
+    return lock("lab").replace(f"name: {text}", f"name: {json.dumps(name)}")
+
+
+@pytest.mark.parametrize("name", ["sub/a b (1).png", "模型.md", "what's [this] = 'it'?.md", "~x"])
+def test_a_file_of_a_model_may_be_named_as_its_repository_likes(folder: Path, name: str) -> None:
+    (folder / "lab.lock.yaml").write_text(with_name(name), encoding="utf-8")
+    found = definition.load("lab").lock
+    assert found is not None
+    assert found.model.files[0].name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["../config.json", "a/../b", "/etc/passwd", "a//b", "a\nb", "", "a/"]
+)
+def test_a_name_that_leads_elsewhere_is_refused(folder: Path, name: str) -> None:
+    (folder / "lab.lock.yaml").write_text(with_name(name), encoding="utf-8")
+    (line,) = mistakes(folder, "lab")
+    assert "model.files[0].name: " in line
+
+
+def test_a_file_that_is_in_the_lock_twice_is_named(folder: Path) -> None:
+    """Two hashes for one name: each fetch would undo the one before."""
+    twice = with_name("config.json", "model-00001-of-00001.safetensors")
+    (folder / "lab.lock.yaml").write_text(twice, encoding="utf-8")
+    (line,) = mistakes(folder, "lab")
+    assert line.endswith("config.json is there twice; each file once expected")
+    upper = lock("lab").replace(HEX, HEX[:-1] + "A", 2)
+    (folder / "lab.lock.yaml").write_text(upper, encoding="utf-8")
+    assert all("lower case" in said or "hex" in said for said in mistakes(folder, "lab"))
 
 
 def test_restarting_ranks_are_refused(folder: Path) -> None:

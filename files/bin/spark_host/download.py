@@ -41,6 +41,10 @@ class Wrong(Exception):
     """All bytes came and they are not the wanted ones."""
 
 
+class Unwritable(Exception):
+    """The disk does not take what came; asking the source again would not help."""
+
+
 class Part:
     """A file on its way: its bytes so far are hashed, and go on where they stopped."""
 
@@ -56,7 +60,10 @@ class Part:
     def add(self, data: memoryview) -> None:
         at = 0
         while at < len(data):
-            at += os.pwrite(self.fd, data[at:], self.size + at)
+            try:
+                at += os.pwrite(self.fd, data[at:], self.size + at)
+            except OSError as error:
+                raise Unwritable(f"{error.strerror}: {self.path}") from None
         self.digest.update(data)
         self.size += len(data)
         self.count(len(data))
@@ -65,7 +72,10 @@ class Part:
             self.sync()
 
     def sync(self) -> None:
-        os.fdatasync(self.fd)
+        try:
+            os.fdatasync(self.fd)
+        except OSError as error:
+            raise Unwritable(f"{error.strerror}: {self.path}") from None
         reading.drop(self.fd)
         self._unsynced = 0
 
@@ -74,15 +84,20 @@ class Part:
         self.count(-self.size)
         self.size, self.digest = 0, hashlib.sha256()
 
-    def discard(self) -> None:
-        os.unlink(self.path)
-        self.count(-self.size)
+    def close(self, whole: bool) -> None:
+        """whole: it is the wanted file. An empty part of something else is not kept."""
+        try:
+            self.sync()
+        finally:
+            os.close(self.fd)
+            if not self.size and not whole:
+                os.unlink(self.path)
 
-    def close(self) -> None:
-        self.sync()
-        os.close(self.fd)
-        if not self.size:
+    def discard(self) -> None:
+        """Once it is closed."""
+        if self.size:
             os.unlink(self.path)
+            self.count(-self.size)
 
 
 class Source:
@@ -95,13 +110,14 @@ class Source:
     def fetch(
         self, url: str, path: str, entry: dict[str, Any], count: Callable[[int], None]
     ) -> None:
-        """Bring a file whole and right to `path`; raises Refused, Dropped, Wrong or OSError."""
-        part = Part(path, count)
+        """Bring a file whole and right to `path`; raises Refused, Dropped, Wrong, Unwritable or
+        OSError."""
+        part, found = Part(path, count), ""
         try:
             self._complete(part, url, entry["size"])
             found = part.digest.hexdigest()
         finally:
-            part.close()
+            part.close(whole=found == entry["sha256"])
         if found != entry["sha256"]:
             part.discard()
             raise Wrong(f"SHA-256 {found} arrived, {entry['sha256']} expected")
@@ -150,13 +166,13 @@ class Source:
     def _asked(
         self, url: str, first: int
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        home = urllib.parse.urlsplit(url).netloc
+        home = urllib.parse.urlsplit(url)[:2]
         for _ in range(REDIRECTS):
             there = urllib.parse.urlsplit(url)
             headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
             if first:
                 headers["Range"] = f"bytes={first}-"
-            if self.token and there.netloc == home:
+            if self.token and there[:2] == home:  # nor to the same name without encryption
                 headers["Authorization"] = f"Bearer {self.token}"
             link = connection(there)
             try:

@@ -44,6 +44,7 @@ class Fetch:
         self.request, self.count = request, count
         self.directory: str = request["directory"]
         self.cache = place.cache_of(self.directory)
+        self.store = f"{self.cache}/blobs" if self.cache else self.directory
         self.brought: dict[str, int] = {}
         self.local: dict[str, str] = {}
         self.aside: list[dict[str, str]] = []
@@ -57,7 +58,7 @@ class Fetch:
     def bytes_path(self, entry: dict[str, Any]) -> str:
         """Where the bytes go: the file itself, or in a cache the blob that it links to."""
         if self.cache:
-            return f"{self.cache}/blobs/{entry['sha256']}"
+            return f"{self.store}/{entry['sha256']}"
         return self.target(entry["name"])
 
     def part(self, entry: dict[str, Any]) -> str:
@@ -75,7 +76,7 @@ class Fetch:
             points = bool(self.cache) and blob_of(target) == self.bytes_path(entry)
             kept = None if points else aside.clear(self.directory, name, entry["sha256"])
             if kept:
-                self.aside.append({"path": target, "to": kept})
+                self.aside.append({"path": place.shown(target), "to": place.shown(kept)})
             if new:
                 os.replace(new, self.bytes_path(entry))
             if self.cache and not points:
@@ -105,9 +106,7 @@ class Fetch:
         for source in place.candidates(
             target, name, entry["sha256"], found, self.request["revision"]
         ):
-            if entry["size"] not in (None, os.path.getsize(source)):
-                continue
-            if self.sha256_of(source, name) != entry["sha256"]:
+            if not self.holds(source, entry):
                 continue
             if source == self.bytes_path(entry):  # a cache's blob that nothing leads to
                 how = "link"
@@ -120,17 +119,29 @@ class Fetch:
             return True
         return False
 
+    def holds(self, source: str, entry: dict[str, Any]) -> bool:
+        """Whether a file of this host has the wanted bytes; one that cannot be read has none."""
+        try:
+            if entry["size"] not in (None, os.path.getsize(source)):
+                return False
+            return bool(self.sha256_of(source, entry["name"]) == entry["sha256"])
+        except OSError:
+            return False
+
     def copied(self, source: str, part: str, sha256: str) -> str:
-        if os.path.getsize(source) > free(self.directory):
-            raise Failed(f"no space in {self.directory} for a copy of {source}")
-        to = download.Part(part, lambda _: None)
+        if os.path.getsize(source) > free(self.store):
+            raise Failed(f"no space in {self.store} for a copy of {source}")
+        to, found = download.Part(part, lambda _: None), ""
         try:
             to.start_over()
             for block in reading.blocks(source):
                 to.add(block)
+            found = to.digest.hexdigest()
+        except download.Unwritable as error:
+            raise Failed(f"a copy of {source} cannot be made: {error}") from None
         finally:
-            to.close()
-        if to.digest.hexdigest() != sha256:
+            to.close(whole=found == sha256)
+        if found != sha256:
             raise Failed(f"{source} changed while it was copied")
         return "copy"
 
@@ -149,10 +160,21 @@ class Fetch:
                         raise
             self.put(entry, self.part(entry), book)
             self.brought[name] = os.path.getsize(self.target(name))
-        except (download.Refused, download.Dropped, download.Wrong) as error:
+        except (
+            download.Refused, download.Dropped, download.Wrong, download.Unwritable,
+        ) as error:  # fmt: skip
             self.failed[name] = str(error)
         except OSError as error:
             self.failed[name] = f"{error.strerror}: {error.filename or name}"
+
+    def from_twin(self, entry: dict[str, Any], twin: str, book: proofs.Book) -> None:
+        """Lead a name to the blob that came, or did not come, for another one."""
+        if twin in self.failed:
+            self.failed[entry["name"]] = f"the same bytes as {twin}"
+            return
+        self.put(entry, None, book)
+        self.local[entry["name"]] = "link"
+        self.count.add(os.path.getsize(self.bytes_path(entry)))
 
     def make_room(self, entries: list[dict[str, Any]]) -> None:
         """Raises Failed when the disk cannot take what comes, parts that are there counted in."""
@@ -160,23 +182,22 @@ class Fetch:
         # A wrong file makes room only once its successor is there.
         wrong = [size(self.bytes_path(e)) for e in entries]
         needed -= sum(wrong) - sum(sorted(wrong)[-STREAMS:])
-        left = free(self.directory)
+        left = free(self.store)
         if needed > left:
             raise Failed(
-                f"{self.directory}: {needed / 2**30:.2f} GiB needed for {len(entries)} files, "
+                f"{self.store}: {needed / 2**30:.2f} GiB needed for {len(entries)} files, "
                 f"{left / 2**30:.2f} GiB free"
             )
 
     def run(self) -> int:
         """Do it; the bytes that crossed the network."""
         request = self.request
-        os.makedirs(self.directory, exist_ok=True)
-        if self.cache:
-            os.makedirs(f"{self.cache}/blobs", exist_ok=True)
+        make_folders(self.directory)
+        make_folders(self.store)
         for name in request["extra"]:
             if os.path.lexists(self.target(name)):
                 to = aside.keep(self.directory, name, "")
-                self.aside.append({"path": self.target(name), "to": to})
+                self.aside.append({"path": place.shown(self.target(name)), "to": place.shown(to)})
         self.count.total = sum(e["size"] or 0 for e in request["entries"])
         found = place.caches(request["root"], request["repository"])
         source = download.Source((request["source"] or {}).get("token"))
@@ -184,18 +205,34 @@ class Fetch:
         try:
             left = []
             for entry in request["entries"]:
-                os.makedirs(os.path.dirname(self.target(entry["name"])), exist_ok=True)
+                make_folders(os.path.dirname(self.target(entry["name"])))
                 if not self.from_here(entry, found, book):
                     left.append(entry)
             if request["source"]:
-                self.make_room(left)
+                # In a cache, names with the same bytes lead to one blob: it comes once.
+                first = {self.bytes_path(e): e for e in reversed(left)}
+                twins = [e for e in left if first[self.bytes_path(e)] is not e]
+                self.make_room(list(first.values()))
                 with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
-                    jobs = [pool.submit(self.from_source, e, source, book) for e in left]
+                    jobs = [pool.submit(self.from_source, e, source, book) for e in first.values()]
                     for job in jobs:
                         job.result()
+                for entry in twins:
+                    self.from_twin(entry, first[self.bytes_path(entry)]["name"], book)
         finally:
             book.close()
         return source.moved
+
+
+def make_folders(path: str) -> None:
+    """As os.makedirs, but whoever has the folder above gets the new one too."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    make_folders(above)
+    os.mkdir(path, 0o755)
+    owner = os.stat(above)
+    os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def blob_of(target: str) -> str | None:

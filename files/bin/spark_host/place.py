@@ -18,6 +18,11 @@ LINKS_FOLLOWED = 40  # as the kernel
 PART = ".spark-converge-part"  # after the name of a file that is on its way
 
 
+def shown(name: str) -> str:
+    """A name that lies there, for a person: what no terminal can show is written out."""
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
 def cache_of(directory: str) -> str | None:
     """The cache's folder of the repository when the directory is a snapshot in one."""
     snapshots = os.path.dirname(directory)
@@ -144,15 +149,16 @@ def leftovers(directory: str) -> list[dict[str, Any]]:
     for pattern in unfinished:
         for path in sorted(glob.glob(pattern)):
             size = os.path.getsize(path) if os.path.isfile(path) else 0
-            left.append({"path": path, "bytes": size, "what": "unfinished download"})
+            left.append({"path": shown(path), "bytes": size, "what": "unfinished download"})
     if cache:
         ours = inodes(directory)
         for other in sorted(glob.glob(f"{cache}/snapshots/*")):
             if other != directory:
                 size = size_of(other, ours)
-                left.append({"path": other, "bytes": size, "what": "other revision"})
+                left.append({"path": shown(other), "bytes": size, "what": "other revision"})
         for ref in sorted(glob.glob(f"{cache}/refs/*")):
-            left.append({"path": ref, "bytes": 0, "what": f"ref to {reference(ref)[:12]}"})
+            what = f"ref to {shown(reference(ref)[:12])}"
+            left.append({"path": shown(ref), "bytes": 0, "what": what})
     return left
 
 
@@ -165,5 +171,5 @@ def reference(path: str) -> str:
     try:
         with open(path) as file:
             return file.read(64).strip()
-    except OSError:
+    except (OSError, ValueError):
         return "?"

@@ -17,7 +17,6 @@ The manifest is the authority; every file that is not what it names is said in o
 from __future__ import annotations
 
 import concurrent.futures
-import glob
 import json
 import os
 import stat
@@ -35,6 +34,7 @@ from proofs import identity
 # A file written within this time may change once more without a change of its ctime, which moves
 # with the kernel's tick (10 ms at the slowest).
 TICK_S = 0.02
+INDEX = ".safetensors.index.json"
 
 
 def section(ask: dict[str, Any]) -> dict[str, str]:
@@ -50,7 +50,8 @@ def state(directory: str, lock: str) -> str:
         return "unverified"
     try:
         same = all(identity(f"{directory}/{name}") == was for name, was in files.items())
-        return "verified" if same and extra(directory, files) == [] else "changed"
+        strays = extra(directory, files) or stray_indexes(directory, files)
+        return "verified" if same and not strays else "changed"
     except OSError:
         return "changed"
 
@@ -114,21 +115,33 @@ def judge(entry: dict[str, Any], found: str) -> None:
 
 def index_faults(directory: str, wanted: Container[str]) -> dict[str, str]:
     """{index file: why}: one that names other weights than the manifest misleads an engine."""
-    found = {}
-    for path in sorted(glob.glob(f"{glob.escape(directory)}/*.safetensors.index.json")):
-        name = os.path.basename(path)
-        try:
-            with open(path) as file:
-                named = sorted(set(json.load(file)["weight_map"].values()))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            if name not in wanted:
-                found[name] = "not an index of weights"
-            continue
-        strange = [str(n) for n in named if n not in wanted]
-        if strange:
-            more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
-            found[name] = f"names what the manifest has not: {', '.join(strange[:3])}{more}"
-    return found
+    why = {name: index_fault(f"{directory}/{name}", wanted) for name in indexes(directory)}
+    return {name: said for name, said in why.items() if said}
+
+
+def indexes(directory: str) -> list[str]:
+    return sorted(n for n in os.listdir(directory) if n.endswith(INDEX) and n[0] != ".")
+
+
+def index_fault(path: str, wanted: Container[str]) -> str | None:
+    try:
+        if not os.path.isfile(path):  # a pipe would never end
+            raise ValueError
+        with open(path) as file:
+            named = sorted(set(json.load(file)["weight_map"].values()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None if os.path.basename(path) in wanted else "not an index of weights"
+    strange = [place.shown(str(n)) for n in named if n not in wanted]
+    if not strange:
+        return None
+    more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+    return f"names what the manifest has not: {', '.join(strange[:3])}{more}"
+
+
+def stray_indexes(directory: str, files: Container[str]) -> list[str]:
+    """Indexes beside the manifest's that mislead; those of the manifest stand in the record."""
+    beside = [name for name in indexes(directory) if name not in files]
+    return [name for name in beside if index_fault(f"{directory}/{name}", files)]
 
 
 class Verification:
@@ -224,10 +237,10 @@ def answer_of(
     faults = {**one.faults, **strays}
     return {
         "ok": not faults,
-        "faults": [f"{name}: {why}" for name, why in sorted(faults.items())],
+        "faults": [f"{place.shown(name)}: {why}" for name, why in sorted(faults.items())],
         "wrong": wrong,
         "extra": sorted(strays),
-        "beside": beside,
+        "beside": [place.shown(name) for name in beside],
         "left": place.leftovers(one.directory),
         "bytes": one.count.done,
         "remembered_bytes": one.remembered_bytes,
