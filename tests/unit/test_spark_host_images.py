@@ -146,6 +146,29 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_pulled(daemon: Daem
     assert not [asked for asked in daemon.asked if asked.startswith("POST")]
 
 
+def test_space_is_looked_for_where_containerd_keeps_its_layers(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, moved = tmp_path / "config.toml", tmp_path / "moved"
+    moved.mkdir()
+    settings.write_text(
+        f"version = 2\n# root = '/old'\nroot = '{moved}'\n\n[plugins]\n  root = '/other'\n"
+    )
+    monkeypatch.setattr(images, "CONTAINERD_SETTINGS", str(settings))
+    daemon.info["DriverStatus"] = [["driver-type", "io.containerd.snapshotter.v1"]]
+    with pytest.raises(run.Failed, match=rf"GiB free on {moved}, "):
+        pull(10_000 * 2**30)
+    settings.write_text("version = 2\n[plugins]\n  root = '/other'\n")
+    assert images.containerd_root() == images.CONTAINERD
+
+
+def test_a_login_that_only_another_user_has_is_told_apart(daemon: Daemon) -> None:
+    daemon.status = 500
+    daemon.stream = [{"message": "Head https://10.0.2.100:5000/v2/x: denied: login required"}]
+    with pytest.raises(run.Failed, match=r"denied: .*`sudo docker login 10\.0\.2\.100:5000`"):
+        pull()
+
+
 def test_a_login_of_roots_goes_to_its_own_registry_alone(daemon: Daemon, tmp_path: Path) -> None:
     secret = base64.b64encode(b"me:s3cret").decode()
     config = {"auths": {"10.0.2.100:5000": {"auth": secret}}}

@@ -17,6 +17,7 @@ import base64
 import json
 import os
 import pwd
+import re
 import socket
 import time
 import urllib.parse
@@ -26,14 +27,17 @@ from typing import Any
 import containers
 import detached
 from detached import Work
-from run import Failed, run
+from run import Failed, read, run
 
 # A daemon that says nothing for so long is not pulling; it reports several times a second.
 SILENCE_S = 1800
 # Choice of this project: engine images of CUDA unpack to about two and a half times their layers.
 UNPACKED = 2.5
 CONTAINERD = "/var/lib/containerd"
+CONTAINERD_SETTINGS = "/etc/containerd/config.toml"
 GIB = 2**30
+# What registries say to whoever is not logged in, in the daemon's words.
+DENIED = re.compile(r"\bdenied\b|unauthorized|authentication required", re.IGNORECASE)
 
 
 class Layers:
@@ -130,6 +134,13 @@ def said_by_daemon(path: str, headers: dict[str, str]) -> Iterator[dict[str, Any
             raise Failed(f"the docker daemon does not answer ({error})") from None
 
 
+def containerd_root() -> str:
+    """Where the host's own containerd keeps the layers: as its settings say, or the usual place."""
+    own = re.split(r"^\s*\[", read(CONTAINERD_SETTINGS) or "", maxsplit=1, flags=re.MULTILINE)[0]
+    said = re.search(r"""^\s*root\s*=\s*["']([^"']+)["']""", own, re.MULTILINE)
+    return said[1] if said else CONTAINERD
+
+
 def room(download_bytes: int | None) -> None:
     """Refuse a pull that would fill the disk; without a size nothing can be said beforehand."""
     if download_bytes is None:
@@ -140,8 +151,8 @@ def room(download_bytes: int | None) -> None:
     driver = [value for name, value in info.get("DriverStatus") or [] if name == "driver-type"]
     containerd = any("containerd" in value for value in driver)
     folder = info["DockerRootDir"]
-    if containerd and os.path.isdir(CONTAINERD):
-        folder = CONTAINERD
+    if containerd and os.path.isdir(containerd_root()):
+        folder = containerd_root()
     # The containerd store keeps the layers as they came, beside what they unpack to.
     need = download_bytes * (UNPACKED + (1 if containerd else 0))
     disk = os.statvfs(folder)
@@ -157,8 +168,19 @@ def pull(request: dict[str, Any], layers: Layers) -> dict[str, Any]:
     repository, digest = request["repository"], request["digest"]
     room(request["download_bytes"])
     query = urllib.parse.urlencode({"fromImage": repository, "tag": digest})
-    for said in said_by_daemon(f"/images/create?{query}", credentials(repository)):
-        layers.feed(said)
+    login = credentials(repository)
+    try:
+        for said in said_by_daemon(f"/images/create?{query}", login):
+            layers.feed(said)
+    except Failed as error:
+        if login or not DENIED.search(str(error)):
+            raise
+        host = repository.partition("/")[0]
+        where = f" {host}" if "." in host or ":" in host else ""
+        raise Failed(
+            f"{error}; root has no login there, and another user's does not count: "
+            f"`sudo docker login{where}` on that host"
+        ) from None
     reference = f"{repository}@{digest}"
     status, _ = containers.ask(f"/images/{urllib.parse.quote(reference, safe='/:@')}/json")
     if status != 200:
