@@ -15,7 +15,7 @@ from inventory import document, mistakes
 from inventory.document import Loc, Mistake
 from inventory.mistakes import Record
 from stacks import template
-from stacks.schema import LOCK_SUFFIX, Lock, Stack
+from stacks.schema import LOCK_SUFFIX, Lock, LockedModel, Stack
 
 __all__ = ["Lock", "Stack", "StackError", "load", "names"]
 
@@ -54,15 +54,20 @@ def load(name: str, lock_dir: Path | None = None) -> Stack:
     stack = _read(FOLDER / f"{name}.yaml", Stack, "name", name, lines)
     lock = _read(lock_path, Lock, "stack", name, lines) if lock_path else None
     if stack is not None and lock is not None:
-        lines += _cache(stack, lock)
+        lines += unfit(stack, lock.model)
     if lines or stack is None:
         raise StackError(lines)
     return stack.model_copy(update={"lock": lock})
 
 
-def _cache(stack: Stack, lock: Lock) -> Iterator[str]:
+def unfit(stack: Stack, model: LockedModel) -> list[str]:
+    """Why a stack cannot have this model in its lock, in sentences."""
+    return list(_unfit(stack, model))
+
+
+def _unfit(stack: Stack, model: LockedModel) -> Iterator[str]:
     """A cache's folder belongs to one repository, and its snapshots are links."""
-    found, wanted = stack.model.cached_repository, lock.model.repository
+    found, wanted = stack.model.cached_repository, model.repository
     where = f"{FOLDER / stack.name}.yaml: model"
     if found and found != wanted:
         yield f"{where}.directory: a cache of {found} found; one of {wanted}, as locked, expected"

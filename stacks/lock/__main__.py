@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from stacks import definition
 from stacks.definition import Stack, StackError, load
-from stacks.lock import ask, file, hub, registry
+from stacks.lock import ask, file, hosts, hub, registry
 from stacks.lock.errors import LockError
 from stacks.schema import Lock, LockedImage, LockedModel
 
@@ -46,9 +47,12 @@ def model_now(stack: Stack, repository: str | None, revision: str | None) -> Loc
         same = locked is not None and locked.repository == repository
         revision = locked.revision if locked and same else "main"
     found = hub.read(repository, revision)
+    unfit = definition.unfit(stack, found)
+    if unfit:
+        raise StackError(unfit)
     if found.revision != revision:
         click.echo(f"{repository}: {revision} is {found.revision}", err=True)
-    return found
+    return hosts.kept(locked, found)
 
 
 @click.command()

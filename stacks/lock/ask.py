@@ -26,22 +26,38 @@ def table(changes: list[Change]) -> Table:
     return shown
 
 
-def settle(path: Path, old: Lock | None, new: Lock, yes: bool) -> int:
+def settle(path: Path, old: Lock | None, new: Lock, yes: bool, way: str = "--yes") -> int:
     """Write `new` to `path` when it differs and a person agrees; the exit status of that.
 
-    0: nothing to change, or written. 1: it differs and was left, because nobody said yes.
+    0: nothing to change, or written. 1: it differs and was left, because nobody said yes, or it
+    could not be written. way: what whoever has no terminal says yes with.
     """
     found = difference.changes(old, new)
     if not found:
         click.echo(f"{path.name}: nothing changed")
         return 0
-    Console(width=None if sys.stdout.isatty() else WIDTH_COLUMNS).print(table(found))
+    # Names are shown as they are: [b] in one is no markup.
+    width = None if sys.stdout.isatty() else WIDTH_COLUMNS
+    Console(width=width, markup=False, emoji=False).print(table(found))
     if not yes and not sys.stdin.isatty():
-        click.echo(f"{path.name}: not changed (no terminal to ask on; --yes writes it)", err=True)
+        click.echo(f"{path.name}: not changed (no terminal to ask on; {way} writes it)", err=True)
         return 1
-    if not yes and not click.confirm(f"Write this to {path}?", default=False):
+    if not yes and not agreed(f"Write this to {path}?"):
         click.echo(f"{path.name}: not changed", err=True)
         return 1
-    file.write(path, new)
+    try:
+        file.write(path, new)
+    except OSError as error:
+        click.echo(f"{path}: cannot be written ({error.strerror})", err=True)
+        return 1
     click.echo(f"{path}: written")
     return 0
+
+
+def agreed(question: str) -> bool:
+    """Whether a person says yes; who ends the input says no."""
+    try:
+        return click.confirm(question, default=False)
+    except click.Abort:
+        click.echo()
+        return False

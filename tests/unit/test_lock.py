@@ -23,6 +23,7 @@ from lab.hub import Hub
 from operations.parity import Line, tag_line
 from stacks import definition
 from stacks.lock import difference, registry
+from stacks.lock import hub as source
 from stacks.lock.__main__ import main
 from stacks.lock.ask import settle
 from stacks.lock.errors import LockError
@@ -362,6 +363,48 @@ def test_a_person_who_only_presses_enter_has_said_no(tmp_path: Path) -> None:
     assert not path.exists()
     assert answered("y\n", path).returncode == 0
     assert Lock.model_validate(yaml.safe_load(path.read_text())) == made_lock("1" * 64)
+
+
+def test_a_person_who_ends_the_input_has_said_no(tmp_path: Path) -> None:
+    done = answered("\4", tmp_path / "tiny.lock.yaml")
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
+    assert b"tiny.lock.yaml: not changed" in done.stderr
+
+
+def test_a_lock_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert settle(tmp_path / "file" / "tiny.lock.yaml", None, made_lock("1" * 64), yes=True) == 1
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_model_that_the_stack_has_no_place_for_is_not_locked(
+    hub: Hub, images: Callable[..., str], stack: Path
+) -> None:
+    """Else the next command would refuse the lock, `make lock` itself included."""
+    first_lock(hub, images)
+    data = yaml.safe_load((stack / "tiny.yaml").read_text())
+    data["model"]["directory"] = "models--lab--tiny"
+    (stack / "tiny.yaml").write_text(yaml.safe_dump(data))
+    hub.publish("lab/other", FILES)
+    assert "a cache of lab/tiny found" in sentence(lock("--model", "lab/other", "--yes"))
+    assert written(stack).model.repository == MODEL
+
+
+def test_a_new_image_does_not_forget_hashes_that_only_hosts_could_give(
+    hub: Hub, images: Callable[..., str], stack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_lock(hub, images)
+    path = stack / "tiny.lock.yaml"
+    path.write_text(path.read_text().replace("source: hub", "source: hosts"))
+    before = written(stack).model
+    monkeypatch.setattr(source, "SMALL_BYTES", 1000)
+    hub.repositories[MODEL].hashes = False
+    images("v2", "two")
+    assert lock("--tag", "v2", "--yes").exit_code == 0
+    assert written(stack).model == before
 
 
 def test_the_command_ends_with_one_line() -> None:

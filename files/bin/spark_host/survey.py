@@ -1,13 +1,15 @@
-"""Every file below a directory with its size and SHA-256, whatever anybody expects of it.
+"""Every file of a revision in a directory with its size and SHA-256, where nobody publishes them.
 
 run SECONDS < request   start the read in a unit of its own or join it; the answer, or how far it is
 poll SECONDS            the same question later
 stop                    end it; what was read so far is kept
 here                    the read itself, in the unit
 
-request: {"directory"}
+request: {"directory", "revision", "entries": [{"name", "size", "sha256"}]}, with null for what the
+Hub does not say. A file that it has a hash for may be missing; it can be brought later.
 
-What earlier reads have shown is not believed; what this one shows is kept for verifications.
+What speaks against the revision at a glance is said before anything is read. What earlier reads
+have shown is not believed; what this one shows is kept for verifications.
 """
 
 from __future__ import annotations
@@ -23,58 +25,78 @@ import reading
 import shards
 from detached import Count, Work
 from run import Failed
+from shards import Fault, extra
+
+AS_IT_LIES = {"links": "follow", "mount": None}
 
 
-def names(directory: str) -> list[str]:
-    """Paths below the directory, the largest file first; what begins with a dot is not the model's
-    but for .gitattributes, which every repository of the Hub has."""
-    found = []
-    for folder, folders, files in os.walk(directory):
-        folders[:] = sorted(name for name in folders if name[0] != ".")
-        for name in files:
-            if (name[0] != "." or name == ".gitattributes") and not name.endswith(place.PART):
-                found.append(os.path.relpath(os.path.join(folder, name), directory))
-    return sorted(found, key=lambda name: (-size(f"{directory}/{name}"), name))
-
-
-def size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
+def glance(
+    directory: str, entries: list[dict[str, Any]], revision: str
+) -> tuple[list[tuple[int, str]], list[str], list[str]]:
+    """What there is to read as (bytes, name), the largest first; what is missing and may be; and
+    what speaks against the revision."""
+    todo, missing, faults = [], [], []
+    for entry in entries:
+        path = f"{directory}/{entry['name']}"
+        try:
+            todo.append((shards.there(path, entry, AS_IT_LIES)[0], entry["name"]))
+        except Fault as fault:
+            if entry["sha256"] and not os.path.lexists(path):
+                missing.append(entry["name"])
+            else:
+                faults.append(f"{entry['name']}: {fault}")
+    wanted = {entry["name"] for entry in entries}
+    faults += [
+        f"{place.shown(name)}: not in revision {revision}" for name in extra(directory, wanted)
+    ]
+    return sorted(todo, key=lambda one: (-one[0], one[1])), missing, faults
 
 
 def survey(request: dict[str, Any], count: Count) -> dict[str, Any]:
-    """{"files": {name: {"size", "sha256"}}, "faults": [sentence], "bytes", "seconds"}."""
+    """{"files": {name: {"size", "sha256"}}, "missing": [name], "faults": [sentence], "bytes",
+    "seconds"}; with faults at a glance, no file is read."""
     directory = request["directory"]
     if not os.path.isdir(directory):
         raise Failed(f"{directory}: no such directory")
-    todo = names(directory)
-    count.total = sum(size(f"{directory}/{name}") for name in todo)
-    files, faults = {}, []
+    todo, missing, faults = glance(directory, request["entries"], request["revision"])
+    files = {} if faults else read(directory, todo, faults, count)
+    return {
+        "ok": True,
+        "files": files,
+        "missing": missing,
+        "faults": faults,
+        "bytes": count.done,
+        "seconds": count.progress()["seconds"],
+    }
+
+
+def read(
+    directory: str, todo: list[tuple[int, str]], faults: list[str], count: Count
+) -> dict[str, dict[str, Any]]:
+    count.total = sum(size for size, _ in todo)
+    files = {}
     book = proofs.Book(directory, {})
     try:
         with concurrent.futures.ThreadPoolExecutor(reading.workers()) as pool:
             jobs = [
                 (name, pool.submit(shards.read_through, f"{directory}/{name}", count.add))
-                for name in todo
+                for _, name in todo
             ]
             for name, job in jobs:
                 try:
                     identity, sha256 = job.result()
-                except shards.Fault as fault:
+                except Fault as fault:
                     faults.append(f"{name}: {fault}")
                     continue
                 book.add(name, identity, sha256)
                 files[name] = {"size": identity[0], "sha256": sha256}
     finally:
         book.close()
-    seconds = count.progress()["seconds"]
-    return {"ok": True, "files": files, "faults": faults, "bytes": count.done, "seconds": seconds}
+    return files
 
 
 def subject(request: dict[str, Any]) -> str:
-    return f"a full read of {request['directory']}"
+    return f"a full read of {request['directory']} for revision {request['revision'][:12]}"
 
 
 def main(argv: list[str]) -> dict[str, Any]:
