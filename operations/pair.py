@@ -166,6 +166,8 @@ def rank_faults(spec: RankSpec, state: HostState) -> Iterator[str]:
         yield f"{where}: {one.name} runs image {one.reference}, {spec.image} wanted"
     if spec.compose is None and one.spec != spec.spec:
         yield f"{where}: {one.name} was started with other settings"
+    elif spec.compose is None and one.policy != "no":  # `docker update` changes it afterwards
+        yield f"{where}: {one.name} would come back by itself (restart policy {one.policy})"
 
 
 def generations(spec_list: Sequence[RankSpec], states: Sequence[HostState]) -> Iterator[str]:

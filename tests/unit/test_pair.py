@@ -213,6 +213,10 @@ def no_label(one: dict[str, Any]) -> None:
     del one["Labels"][f"{LABEL}spec"]
 
 
+def updated(one: dict[str, Any]) -> None:
+    one["Restart"] = "unless-stopped"
+
+
 def renamed(one: dict[str, Any]) -> None:
     one["Name"] = "/spark-lab-9"
 
@@ -225,6 +229,10 @@ def renamed(one: dict[str, Any]) -> None:
         (other_image, "spark2: rank 1: spark-lab-1 runs image 10.0.2.100:5000/lab-engine:latest, "),
         (other_settings, "spark2: rank 1: spark-lab-1 was started with other settings"),
         (no_label, "spark2: rank 1: spark-lab-1 was started with other settings"),
+        (
+            updated,
+            "spark2: rank 1: spark-lab-1 would come back by itself (restart policy unless-stopped)",
+        ),
         (renamed, "spark2: rank 1: no container spark-lab-1"),
     ],
 )
