@@ -54,13 +54,19 @@ class Cpufreq:
         return bool(self.policies)
 
 
+def offline(found: Section) -> bool:
+    """Without a list of its CPUs (the kernel refuses that too) the governor tells."""
+    cpus: str | None = found["online_cpus"]
+    return found["governor"] is None if cpus is None else not cpus
+
+
 def parse(section: Section) -> Cpufreq:
     profile = section["profile"]
     return Cpufreq(
         policies=tuple(
             Policy(
                 name,
-                (found["governor"] or UNREADABLE) if found["online_cpus"] else None,
+                None if offline(found) else found["governor"] or UNREADABLE,
                 tuple(found["offered"]),
                 found["cap_khz"],
                 found["top_khz"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyinfra import logger
@@ -104,6 +105,12 @@ def persisted(state: HostState, want: str, cap_mhz: int | None) -> bool:
     )
 
 
+def kept_then(keep: Sequence[str], write: Sequence[str]) -> str:
+    """Every write is tried: a policy whose CPUs have just gone offline refuses (EBUSY), and is no
+    reason to leave the others. What came of it is read back."""
+    return " && ".join([*keep, f"{{ {'; '.join(write)}; true; }}"])
+
+
 @operation()
 def governor(job: Job, rank: int, want: str) -> Commands:
     """
@@ -148,7 +155,7 @@ def governor(job: Job, rank: int, want: str) -> Commands:
         before = {p.name: p.governor or "" for p in found.policies}
         keep = [setting(f"governor.{name}", before[name], want) for name in wrong]
         write = [f"echo {shlex.quote(want)} > {SYSFS}/{name}/scaling_governor" for name in wrong]
-        yield StringCommand(" && ".join([*keep, *write]))
+        yield StringCommand(kept_then(keep, write))
     job.changed(host)
     now = job.read(host)
     left = wrong_policies(now.cpufreq, want) if isinstance(now.cpufreq, Cpufreq) else ["unread"]
@@ -191,7 +198,7 @@ def capped(job: Job, rank: int) -> Commands:
         before = {p.name: str(p.cap_khz or p.top_khz) for p in found.policies}
         keep = [setting(f"cpu_max.{name}", before[name], str(khz)) for name, khz in wrong.items()]
         write = [f"echo {cap_mhz * 1000} > {SYSFS}/{name}/scaling_max_freq" for name in wrong]
-        yield StringCommand(" && ".join([*keep, *write]))
+        yield StringCommand(kept_then(keep, write))
     job.changed(host)
     now = job.read(host).cpufreq
     if not isinstance(now, Cpufreq):

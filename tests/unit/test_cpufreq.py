@@ -16,6 +16,7 @@ from facts.snapshot import HostState, state_of
 from operations.cpufreq import (
     UNIT,
     UNIT_PATH,
+    kept_then,
     left_caps,
     not_cappable,
     not_offered,
@@ -71,6 +72,33 @@ def test_c05_a_policy_whose_cpus_are_offline_waits(left: str | None) -> None:
     assert cpus.policies[1].offline
     assert wrong_policies(cpus, "schedutil") == []
     assert not_offered(cpus, "schedutil") == []
+
+
+def test_a_policy_without_a_list_of_its_cpus_is_judged_by_its_governor() -> None:
+    raw = {"policy0": policy("0", online_cpus=None), "policy1": policy("1", governor=None)}
+    raw["policy1"]["online_cpus"] = None
+    cpus = parse(
+        {
+            "policies": raw,
+            "writers": {"units": {}, "triggers": {}},
+            "left_alone": [],
+            "profile": None,
+        }
+    )
+    assert [p.offline for p in cpus.policies] == [False, True]
+    assert wrong_policies(cpus, "schedutil") == ["policy0"]
+
+
+def test_a_policy_that_refuses_the_write_leaves_the_others_to_be_set(tmp_path: Path) -> None:
+    """Its CPUs have just gone offline: EBUSY. Nothing is written that the journal does not have."""
+    write = [f"echo x > {tmp_path}/{name}" for name in ("a", "absent/b", "c")]
+    done = subprocess.run(["sh", "-c", kept_then(["true"], write)], check=False)
+    assert done.returncode == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "c"]
+    (tmp_path / "a").unlink()
+    done = subprocess.run(["sh", "-c", kept_then(["false"], write)], check=False)
+    assert done.returncode != 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["c"]
 
 
 def test_c05_a_policy_that_came_back_is_drift() -> None:

@@ -77,6 +77,18 @@ def test_writers_are_found_by_their_commands_and_by_their_scripts(folders: Path)
     assert cpufreq.writers() == (["nvidia-clocks.service", "vendor.service"], [])
 
 
+def test_of_a_template_the_instances_that_run_or_start_at_boot_are_writers(
+    folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = folders / "gov@.service"
+    template.write_text("[Service]\nExecStart=/usr/bin/cpupower frequency-set -g %i\n")
+    (folders / "multi-user.target.wants").mkdir()
+    (folders / "multi-user.target.wants" / "gov@performance.service").symlink_to(template)
+    monkeypatch.setattr(cpufreq, "MARKS", f"{folders}/invocation:")
+    (folders / "invocation:gov@powersave.service").symlink_to("0123")
+    assert cpufreq.writers() == (["gov@performance.service", "gov@powersave.service"], [])
+
+
 def test_what_runs_an_engine_is_never_among_those_that_go_down(folders: Path) -> None:
     """Its script sets the governor, then becomes the engine: to stop it is to stop the engine."""
     script = folders / "engine.sh"

@@ -30,7 +30,8 @@ from run import Failed, read, run
 
 POLICIES = "/sys/devices/system/cpu/cpufreq"
 DAEMON = "power-profiles-daemon.service"
-RUNS = f"/run/systemd/units/invocation:{DAEMON}"  # systemd's own mark, without a question to it
+MARKS = "/run/systemd/units/invocation:"  # systemd's own, of what runs; without a question to it
+RUNS = f"{MARKS}{DAEMON}"
 PROFILE = "profile.power-profiles-daemon"
 NEUTRAL = "balanced"
 # Since 0.20 it goes by the first name, and before by the second alone.
@@ -134,6 +135,15 @@ def runs_engine(name: str, path: str, commands: bytes, reader: mentions.Reader) 
     return bool(reader.own(commands) or named)
 
 
+def instances(template: str) -> set[str]:
+    """Those that run or start at boot: a template does nothing by itself."""
+    stem, _, tail = template.partition("@.")
+    links = (f"{folder}/*.*/{stem}@*.{tail}" for folder in starters.SYSTEM_FOLDERS)
+    linked = {os.path.basename(path) for pattern in links for path in glob.glob(pattern)}
+    marks = glob.glob(f"{MARKS}{stem}@*.{tail}")
+    return {name for name in linked | {m[len(MARKS) :] for m in marks} if name != template}
+
+
 def writers(words: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     """Services whose commands, or scripts that these name, write a governor: those that may be
     taken down, and those that never are, since an engine would end with them.
@@ -145,11 +155,11 @@ def writers(words: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     reader = mentions.Reader(words)
     for name, paths in starters.files_of(starters.SYSTEM_FOLDERS, PASSED_OVER).items():
         held = any(os.path.basename(path) == starters.DROP_IN for path in paths)
-        if held or "@." in name:
-            continue  # a template does nothing by itself
         commands = starters.commands_of(paths)
-        if sets_governor(commands, "/root"):
-            (engines if runs_engine(name, paths[0], commands, reader) else found).append(name)
+        if not held and sets_governor(commands, "/root"):
+            names = instances(name) if "@." in name else [name]
+            runs = runs_engine(name, paths[0], commands, reader)
+            (engines if runs else found).extend(names)
     return sorted(found), sorted(engines)
 
 
