@@ -73,7 +73,8 @@ class Hca:
 class Fabric:
     """control_address: where this control connection comes in, None for a run on the host itself.
 
-    loopback_names: host names that /etc/hosts puts on 127.*; tools: RDMA tests that are installed.
+    loopback_names: host names that /etc/hosts puts on 127.*; tools: RDMA tests that are installed;
+    networkd: why systemd-networkd configures nothing there, None where it may.
     """
 
     links: dict[str, Link]
@@ -87,6 +88,7 @@ class Fabric:
     hostname: str = ""
     loopback_names: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    networkd: str | None = None
 
 
 MODES = {
@@ -170,4 +172,5 @@ def parse(section: Section) -> Fabric:
         hostname=section.get("hostname", ""),
         loopback_names=tuple(section.get("loopback_names", ())),
         tools=tuple(section.get("tools", ())),
+        networkd=section.get("networkd"),
     )

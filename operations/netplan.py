@@ -13,6 +13,7 @@ from inventory.schema import BOND_DEVICE, Cluster, Node
 from operations.netplan_files import (
     FILE,
     PATH,
+    claims,
     definitions_in,
     devices_in,
     in_etc,
@@ -167,8 +168,17 @@ def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
             f"{node.name}: answers on the control connection leave over the fabric "
             f"({fabric.control_device}); route to this machine over the management link"
         )
+    if fabric.networkd and not _left_to_its_maker(cluster, fabric):
+        unmask = "sudo systemctl unmask systemd-networkd.service systemd-networkd.socket"
+        said.append(
+            f"{node.name}: systemd-networkd is {fabric.networkd}, and it alone configures the "
+            "fabric, now or at the next boot; "
+            + (unmask if fabric.networkd == "masked" else "install it")
+        )
     if why_not_converged(cluster, node, fabric):
+        members = cluster.fabric.interfaces if cluster.fabric.mode == "bond" else ()
         said += [f"{node.name}: {risk}" for risk in risks(ours, fabric)]
+        said += [f"{node.name}: {claim}" for claim in claims(ours, members, fabric.netplan)]
         said += [f"{node.name}: {why}" for why in _left_alone(cluster, node, fabric)]
     return said
 

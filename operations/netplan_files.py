@@ -143,6 +143,25 @@ def risks(ours: set[str], fabric: Fabric) -> Iterator[str]:
                 )
 
 
+def claims(ours: set[str], members: Sequence[str], files: Sequence[NetplanFile]) -> Iterator[str]:
+    """Devices of other files that are built on the fabric's.
+
+    members: ports of a bond of ours, which carry nothing but that bond
+    """
+    for file in in_force(files):
+        for name, keys in (definitions_in(file.text) or {}).items():
+            if name in ours or file.path == PATH:
+                continue
+            inside = keys.get("interfaces")
+            taken = ours & {*map(str, inside if isinstance(inside, list) else ())}
+            taken |= {*members} & {str(keys.get("link"))}
+            if taken:
+                yield (
+                    f"{file.path}: {name} is built on {', '.join(sorted(taken))} of the fabric, "
+                    "which can be only one thing at a time; take it out there"
+                )
+
+
 def _matches(match: object, link: Link | None) -> bool:
     """Does a `match` of netplan take a physical link? All of its keys have to fit."""
     if not isinstance(match, Mapping) or link is None or link.kind:

@@ -632,6 +632,40 @@ def test_only_what_networkd_configures_takes_a_port_by_its_match(network: str, c
     assert len(complaints(PAIR, HEAD, fabric)) == count
 
 
+@pytest.mark.parametrize(
+    ("network", "built"),
+    [
+        ("bridges: {br0: {interfaces: [enp1s0f0np0, enP7s7]}}", "br0 is built on enp1s0f0np0"),
+        ("bridges: {br0: {interfaces: [bond0]}}", "br0 is built on bond0"),
+        ("bonds: {bond7: {interfaces: [enp1s0f1np1]}}", "bond7 is built on enp1s0f1np1"),
+        ("vlans: {v5: {id: 5, link: enp1s0f0np0}}", "v5 is built on enp1s0f0np0"),
+        ("vlans: {v5: {id: 5, link: bond0}}", None),
+        ("vlans: {v5: {id: 5, link: enP7s7}}", None),
+        ("bridges: {br0: {interfaces: [enP7s7]}}", None),
+    ],
+)
+def test_a_device_that_is_built_on_the_fabrics_is_refused(network: str, built: str | None) -> None:
+    files = {"/etc/netplan/70-x.yaml": file_of(f"network: {{version: 2, {network}}}")}
+    links = {port: link() for port in PORTS} | {"enP7s7": link(1500, "10.0.2.11/24")}
+    said = complaints(PAIR, HEAD, converged(netplan=files, interfaces=links, bonds={}))
+    assert [str(built) in line for line in said] == [True] * bool(built)
+
+
+@pytest.mark.parametrize(
+    ("networkd", "mend"),
+    [
+        ("masked", "sudo systemctl unmask systemd-networkd.service systemd-networkd.socket"),
+        ("not installed", "install it"),
+    ],
+)
+def test_a_fabric_without_networkd_is_refused_also_where_it_is_up_still(
+    networkd: str, mend: str
+) -> None:
+    (said,) = complaints(PAIR, HEAD, converged(networkd=networkd))
+    assert said.startswith(f"spark1: systemd-networkd is {networkd}, ")
+    assert said.endswith(f"; {mend}")
+
+
 def test_the_global_renderer_of_any_file_counts() -> None:
     files = {
         "/etc/netplan/01-nm.yaml": file_of("network: {version: 2, renderer: NetworkManager}"),

@@ -189,3 +189,20 @@ def test_a_connection_of_networkmanager_is_read_without_its_secrets(
         f"{tmp_path}/cx7.nmconnection": "interface-name=enp1s0f1np1\n"
         "address1=192.168.101.1/24,192.168.101.254\nmethod=manual"
     }
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("/dev/null", "masked"), (None, None), ("", "not installed")]
+)
+def test_a_networkd_that_configures_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str | None, said: str | None
+) -> None:
+    etc, usr = tmp_path / "etc", tmp_path / "usr"
+    for folder in (etc, usr):
+        folder.mkdir()
+    if target != "":
+        (usr / "systemd-networkd.service").write_text("[Service]\n")
+    if target:
+        (etc / "systemd-networkd.service").symlink_to(target)
+    monkeypatch.setattr(snapshot.units, "FOLDERS", (str(etc), str(usr)))
+    assert snapshot.networkd() == said

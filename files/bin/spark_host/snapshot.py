@@ -158,6 +158,15 @@ def device_to(address: str) -> str | None:
     return next((route["dev"] for route in routes if "dev" in route), None)
 
 
+def networkd() -> str | None:
+    """Why systemd-networkd configures nothing here, None where it may."""
+    paths = (f"{folder}/systemd-networkd.service" for folder in units.FOLDERS)
+    path = next(filter(os.path.lexists, paths), None)
+    if path is None:
+        return "not installed"
+    return "masked" if os.path.realpath(path) == os.devnull else None
+
+
 def loopback_names() -> list[str]:
     """Names that /etc/hosts puts on 127.*, localhost left out."""
     found = set()
@@ -212,6 +221,7 @@ def fabric(_: dict[str, Any]) -> dict[str, Any]:
         "control_device": device_to(client[0]) if client else None,
         "hostname": os.uname().nodename,
         "loopback_names": loopback_names(),
+        "networkd": networkd(),
         "tools": [name for name in RDMA_TOOLS if which(name)],
     }
 
@@ -232,7 +242,9 @@ def memory(_: dict[str, Any]) -> dict[str, Any]:
             figures[name] = int(words[0])
     if "MemTotal" not in figures:
         raise Failed("/proc/meminfo has no MemTotal")
-    return {"meminfo_kib": figures, "shm": shm.segments()}
+    size = os.statvfs(shm.FOLDER)
+    shm_kib = size.f_blocks * size.f_frsize // 1024
+    return {"meminfo_kib": figures, "shm": shm.segments(), "shm_kib": shm_kib}
 
 
 def files(ask: dict[str, Any]) -> dict[str, Any]:
