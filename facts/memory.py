@@ -18,7 +18,8 @@ class Segment:
 
 @dataclass(frozen=True)
 class Memory:
-    """hugepages_mib: reserved for huge pages, which nothing of ours uses."""
+    """hugepages_mib: reserved for huge pages, which nothing of ours uses; shm_mib: what may be in
+    /dev/shm, None where it was not read."""
 
     total_mib: int
     free_mib: int
@@ -28,6 +29,7 @@ class Memory:
     swap_free_mib: int
     segments: tuple[Segment, ...]
     hugepages_mib: int = 0
+    shm_mib: int | None = None
 
     @property
     def usable_mib(self) -> int:
@@ -50,4 +52,5 @@ def parse(section: Section) -> Memory:
         swap_free_mib=kib["SwapFree"] // 1024,
         segments=tuple(Segment(s["name"], s["bytes"], s["verdict"]) for s in section["shm"]),
         hugepages_mib=kib.get("Hugetlb", 0) // 1024,
+        shm_mib=section["shm_kib"] // 1024 if "shm_kib" in section else None,
     )

@@ -41,7 +41,8 @@ class Killer:
     """memory, swap: it acts when available memory and free swap are both at or below these.
 
     swapless: whether it acts on a host without swap; spares: why it would not end an engine
-    anyway; where: the file, with line, in which its thresholds stand.
+    anyway; where: the file, with line, in which its thresholds stand; pressure: in which control
+    groups of engines it also acts for memory pressure, and above how much, whatever is free.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Killer:
     spares: str | None
     where: str
     option: str
+    pressure: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,16 +134,20 @@ def oomd(found: Section) -> Killer:
     limit = re.search(r"^Swap Used Limit: ([\d.]+)%", text, re.MULTILINE)
     if limit is None:
         raise ValueError("oomctl has no swap limit")
-    watched = text.partition("Swap Monitored CGroups:")[2].partition("Memory Pressure Monitored")[0]
+    watched, _, pressed = text.partition("Swap Monitored CGroups:")[2].partition(
+        "Memory Pressure Monitored"
+    )
+    limits = re.findall(r"^\s*Path: (\S+)\n\s*Memory Pressure Limit: (\S+)", pressed, re.MULTILINE)
+    pressure = ", ".join(f"{share} in {group}" for group, share in limits if covers(group))
     groups = re.findall(r"^\s*Path: (\S+)", watched, re.MULTILINE)
     spares = None if any(map(covers, groups)) else "it watches no engine's control group for swap"
     if re.search(r"^Dry Run: yes", text, re.MULTILINE):
-        spares = "it is in dry run"
+        spares, pressure = "it is in dry run", ""
     rest = Floor(percent=100 - float(limit[1]))
     number = line_of(found["text"], r"SwapUsedLimit=")
     where = at_line(found["file"], number) if number else f"{found['file']} (its default)"
     name, option = "systemd-oomd", "SwapUsedLimit"
-    return Killer(name, found["pid"], rest, rest, False, spares, where, option)
+    return Killer(name, found["pid"], rest, rest, False, spares, where, option, pressure or None)
 
 
 READERS = {"earlyoom": earlyoom, "nohang": nohang, "systemd-oomd": oomd}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
@@ -14,9 +14,11 @@ from facts.memory import Memory
 from operations.job import Commands, Job, fail, refuse
 from operations.pair import faults
 from operations.remote import RemoteError, call
+from stacks.definition import Stack
 
 # A share of the memory: what running programs read again at once.
 LITTLE_CACHE = 0.1
+SHM = "/dev/shm"  # noqa: S108 - the host's own mount
 
 
 def _clean(state: State, host: Host, job: Job) -> bool:
@@ -51,6 +53,26 @@ def shm_clean(job: Job, rank: int) -> Commands:
         host.noop("no dead segments in /dev/shm")
         return
     yield FunctionCommand(_clean, (job,), {})
+
+
+def size_mib(text: str) -> int:
+    """Of a size as docker takes it: 64g, 512mb."""
+    unit_kib = {"k": 1, "m": 1024, "g": 1024 * 1024}[text.rstrip("b")[-1]]
+    return int(text.rstrip("kmgb")) * unit_kib // 1024
+
+
+def shm_complaints(memory: Memory, stack: Stack) -> Iterator[str]:
+    """A /dev/shm that somebody made smaller than the kernel does (half of the memory), and smaller
+    than a stack wants that uses the host's."""
+    container, usual = stack.container, memory.total_mib // 2
+    if container is None or container.ipc != "host" or memory.shm_mib is None:
+        return
+    if memory.shm_mib < min(size_mib(container.shm_size), usual * 0.9):
+        yield (
+            f"{SHM} holds {memory.shm_mib} MiB at most, {stack.name} uses the host's and wants "
+            f"{container.shm_size}; mount it larger (sudo mount -o remount,size=50% {SHM}) "
+            "and take its size out of /etc/fstab"
+        )
 
 
 def droppable_mib(figures: Mapping[str, int]) -> int:

@@ -37,7 +37,9 @@ def fires(killer: Killer, memory: Memory, stack: Stack) -> bool:
 def told(killer: Killer, memory: Memory, stack: Stack) -> str:
     """`earlyoom acts below 2048 MiB, 7229 MiB of headroom`, with what else holds it back."""
     floor, steady = killer.memory.of(memory.total_mib), stack.memory.steady_available_mib
-    said = f"{killer.name} (pid {killer.pid}) acts below {floor:.0f} MiB available"
+    said = f"{killer.name} (pid {killer.pid}) acts "
+    said += f"above a memory pressure of {killer.pressure}, and " if killer.pressure else ""
+    said += f"below {floor:.0f} MiB available"
     if killer.spares:
         return f"{said}, {killer.spares}"
     if steady is not None:
@@ -48,6 +50,17 @@ def told(killer: Killer, memory: Memory, stack: Stack) -> str:
         swap = killer.swap.of(memory.swap_mib)
         said += f", held back while more than {swap:.0f} MiB of swap are free"
     return said
+
+
+def advice(state: HostState) -> list[str]:
+    """What cannot be held against a figure: memory pressure, which a load of weights makes."""
+    return [
+        f"{one.name} (pid {one.pid}) ends what is below a control group under a memory pressure of "
+        f"{one.pressure}, engines too; a load of weights may reach that: ManagedOOMMemoryPressure= "
+        "of that unit sets it"
+        for one in (state.oom.killers if isinstance(state.oom, Oom) else ())
+        if one.pressure
+    ]
 
 
 def refusals(state: HostState, stack: Stack) -> list[str]:

@@ -21,6 +21,7 @@ from operations import (
     cpufreq,
     gpu,
     images,
+    memory,
     netplan,
     oom,
     ports,
@@ -115,6 +116,8 @@ def launch_complaints(
             f"{node.name}: {state.memory.total_mib} MiB of memory in all{lost}, {stack.name} "
             f"wants {floor} MiB available{mend}"
         )
+    if isinstance(state.memory, Memory):
+        yield from (f"{node.name}: {s}" for s in memory.shm_complaints(state.memory, stack))
     yield from (f"{node.name}: {s}" for s in oom.refusals(state, stack))
     taken = ports.refusals(cluster, node.rank, state, stack, known)
     yield from (f"{node.name}: {s}" for s in taken)
@@ -168,7 +171,7 @@ def advise(job: Job, launches: bool) -> None:
         if job.stack is not None and launches:
             for node, state in zip(job.cluster.nodes, states, strict=True):
                 chance = ports.by_chance(node.rank, state, job.stack)
-                said += [f"{node.name}: {line}" for line in chance]
+                said += [f"{node.name}: {line}" for line in (*chance, *oom.advice(state))]
         job.figures["advice"] = said
     for line in job.figures["advice"]:
         logger.warning(f"    advice: {line}")

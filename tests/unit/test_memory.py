@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from facts.memory import Memory
 from facts.snapshot import END
 from operations import memory
 from operations.job import Job
@@ -78,3 +79,28 @@ def test_too_little_available_after_the_drop_fails(lab: Stack) -> None:
     assert not good
     assert job.problem is not None
     assert "92160 MiB available after dropping the caches, 112000 MiB wanted" in job.problem
+
+
+@pytest.mark.parametrize(
+    ("shm_mib", "said"),
+    [(59000, 0), (61253, 0), (2048, 1), (None, 0)],
+    ids=["the kernel's half", "half", "made small", "unread"],
+)
+def test_a_shared_memory_that_somebody_made_small_is_refused(
+    lab: Stack, shm_mib: int | None, said: int
+) -> None:
+    """A Spark's usual half of its memory is less than the 64 GiB of the stack, and is enough."""
+    assert lab.container is not None
+    large = lab.container.model_copy(update={"shm_size": "64g"})
+    stack = lab.model_copy(update={"container": large})
+    found = Memory(122507, 1000, 9000, 500, 0, 0, (), shm_mib=shm_mib)
+    assert len(list(memory.shm_complaints(found, stack))) == said
+    private = stack.model_copy(update={"container": large.model_copy(update={"ipc": "private"})})
+    assert list(memory.shm_complaints(found, private)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("64g", 65536), ("64gb", 65536), ("64m", 64), ("512mb", 512), ("2048k", 2)]
+)
+def test_a_size_as_docker_takes_it(text: str, mib: int) -> None:
+    assert memory.size_mib(text) == mib

@@ -10,7 +10,7 @@ import pytest
 from facts.memory import Memory
 from facts.oom import Killer, parse
 from facts.snapshot import state_of
-from operations.oom import fires, refusals, told
+from operations.oom import advice, fires, refusals, told
 from stacks.definition import Stack, load
 from tests.plan.made_pair import Snapshot, bare, cluster, locked
 
@@ -140,6 +140,30 @@ def test_an_oomd_that_watches_other_groups_is_no_danger(group: str) -> None:
 @pytest.mark.parametrize("group", ["/", "/system.slice", "/docker"])
 def test_an_oomd_that_watches_dockers_groups_is_judged(group: str) -> None:
     assert killer("systemd-oomd", state=OOMCTL.format(group=group)).spares is None
+
+
+@pytest.mark.parametrize(
+    ("group", "told_too"), [("/system.slice", True), ("/", True), ("/user.slice", False)]
+)
+def test_an_oomd_that_acts_for_pressure_on_engines_is_said(
+    tmp_path: Path, group: str, told_too: bool
+) -> None:
+    """No figure says whether a load reaches it, so it refuses nothing."""
+    users = "/user.slice/user-1000.slice/user@1000.service"
+    snapshot = spark(tmp_path)
+    state = OOMCTL.format(group="/user.slice").replace(users, group)
+    snapshot["oom"] = found("systemd-oomd", state=state)
+    (one,) = parse(snapshot["oom"]).killers
+    assert one.pressure == (f"50.00% in {group}" if told_too else None)
+    assert (f"above a memory pressure of 50.00% in {group}" in told(one, SPARK, stack(9))) is (
+        told_too
+    )
+    assert [f"50.00% in {group}" in line for line in advice(state_of(snapshot))] == [
+        True
+    ] * told_too
+    assert refusals(state_of(snapshot), stack(9)) == []
+    snapshot["oom"] = found("systemd-oomd", state=state.replace("Run: no", "Run: yes"))
+    assert advice(state_of(snapshot)) == []
 
 
 @pytest.mark.parametrize("word", ["--dryrun", "--ignore-root-user"])

@@ -84,6 +84,15 @@ def test_what_podman_runs_is_named_and_an_engine_of_it_never_passes(
     assert said(stacks, pair, launches=False) == []
 
 
+def test_a_small_shared_memory_forbids_a_launch_only(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[0]["memory"]["shm_kib"] = 16 * 1024
+    (found,) = said(stacks, pair)
+    assert found.startswith("spark1: /dev/shm holds 16 MiB at most, lab uses the host's and wants")
+    assert said(stacks, pair, launches=False) == []
+
+
 def test_memory_that_is_reserved_for_huge_pages_is_not_there_for_a_launch(
     stacks: tuple[Stack, Stack], pair: list[Snapshot]
 ) -> None:
