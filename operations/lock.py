@@ -147,8 +147,9 @@ def _settle(state: State, host: Host, job: Job, stack: Stack, yes: bool) -> bool
         return fail(
             state, host, job,
             f"the hosts do not have {published.repository}@{published.revision}, or not alike; "
-            "the lock stays as it is; replace what differs from the copy that is known to be good "
-            f"and run this again:\n    - {_told(said)}",
+            "the lock stays as it is; put right what differs "
+            f"(`hf download {published.repository} FILE --revision {published.revision}` brings "
+            f"one file) and run this again:\n    - {_told(said)}",
         )  # fmt: skip
     image = stack.lock.image if stack.lock else LockedImage()
     new = Lock(stack=stack.name, image=image, model=hosts.locked(surveys, published))

@@ -38,6 +38,8 @@ TELL_S = 10.0
 # Polls in a row without an answer before a host counts as gone.
 SILENT_POLLS = 3
 GRACE_S = 10
+# The daemon that the hosts' state is read from: root's docker may have another context.
+DAEMON = "DOCKER_HOST=unix:///var/run/docker.sock"
 
 
 class BindError(Exception):
@@ -82,12 +84,13 @@ def start_rank(job: Job, rank: Watched) -> None:
         label = f"{LABEL}generation={job.generation}"
         # One `docker run` for create and start: its caches were just dropped, each call is slow.
         argv = ["docker", "run", "--detach", "--label", label, *spec.create_argv[2:]]
-        run(rank.host, f"{shlex.join(argv)} > /dev/null", timeout_s=180)
+        run(rank.host, f"{DAEMON} {shlex.join(argv)} > /dev/null", timeout_s=180)
     else:
         compose = ["docker", "compose", "--project-name", spec.compose.project]
         compose += ["--project-directory", spec.compose.directory]
         compose += ["--file", f"{spec.compose.directory}/{spec.compose.file}"]
-        run(rank.host, shlex.join([*compose, "up", "--detach", "--quiet-pull"]), timeout_s=300)
+        compose += ["up", "--detach", "--quiet-pull"]
+        run(rank.host, f"{DAEMON} {shlex.join(compose)}", timeout_s=300)
     state = call(rank.host, "ranks", "look", spec.container_name, "0")["state"]
     if state is None:
         raise RemoteError(f"{rank.host.name}: {spec.container_name} is not there after its start")
@@ -244,7 +247,7 @@ def collect(job: Job, ranks: list[Watched], seconds: float) -> list[str]:
     for rank in ranks:
         name = shlex.quote(rank.spec.container_name)
         # docker cuts long lines in the middle of a character; iconv drops the halves.
-        command = f"docker logs --timestamps {name} 2>&1 | iconv -c -f utf-8 -t utf-8"
+        command = f"{DAEMON} docker logs --timestamps {name} 2>&1 | iconv -c -f utf-8 -t utf-8"
         try:
             text = run(rank.host, command, timeout_s=60)
         except RemoteError as error:

@@ -131,6 +131,15 @@ def test_all_workers_start_before_the_head_and_the_head_goes_down_first(
     assert "last line: out of memory; all ranks are down; logs: " in job.problem
 
 
+def test_ranks_start_at_the_daemon_whose_state_was_read(launch: Made) -> None:
+    """Not in another context of root's docker, where nobody would look for them again."""
+    made = launch(2)
+    made.run(dies(0))
+    told = [r.getMessage() for r in made.log.records if "docker run" in r.getMessage()]
+    assert len(told) == 2
+    assert all("DOCKER_HOST=unix:///var/run/docker.sock docker run" in line for line in told)
+
+
 def test_the_head_is_not_started_to_meet_a_dying_worker(launch: Made) -> None:
     made = launch(3)
     job = made.run(dies(1))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+from facts.snapshot import PROGRAM
 from tests.unit.on_host import module
 
 ranks, run = module("ranks"), module("run")
@@ -46,3 +49,16 @@ def test_the_log_of_such_a_rank_is_kept(docker: Any, monkeypatch: pytest.MonkeyP
     kept = docker / "state" / "saved" / "gen" / "engine.log"
     assert found == {"folder": str(kept.parent)}
     assert kept.read_text() == "shard 7 \ufffd\n"
+
+
+def test_docker_is_asked_at_the_socket_that_the_state_is_read_from(docker: Any) -> None:
+    """Whatever context root's docker has: else one daemon is looked at and another one told."""
+    seen = docker / "seen"
+    (docker / "docker").write_text(f"#!/bin/sh\necho $DOCKER_HOST >> {seen}\nexit 1\n")
+    subprocess.run(
+        [sys.executable, "-I", str(PROGRAM), "ranks", "look", "engine", "0"],
+        env={"PATH": f"{docker}:/usr/bin:/bin", "DOCKER_HOST": "tcp://elsewhere:2376"},
+        check=False,
+        capture_output=True,
+    )
+    assert set(seen.read_text().split()) == {f"unix://{module('containers').SOCKET}"}

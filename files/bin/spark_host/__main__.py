@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 
 from run import Failed
@@ -55,6 +56,8 @@ def main(argv: list[str]) -> int:
     if len(argv) < 2 or argv[1] not in COMMANDS:
         sys.stderr.write(f"spark-host: want one of: {' '.join(COMMANDS)}\n")
         return 2
+    # The daemon whose socket is read (containers.py): root's docker may have another context.
+    os.environ["DOCKER_HOST"] = "unix:///var/run/docker.sock"
     command = importlib.import_module(argv[1])
     try:
         answer = command.main(argv[2:])
