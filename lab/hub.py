@@ -87,13 +87,15 @@ class Faults:
     """What goes wrong, by file name; switched on and off while the server runs.
 
     cut: bytes after which the connection is dropped, each time; wrong: how many transfers to come
-    have their first byte flipped; rate_bytes_s: of each connection; down: nothing but status 503.
+    have their first byte flipped; rate_bytes_s: of each connection; down: nothing but status 503;
+    busy: headers of answers to come that are status 429.
     """
 
     cut: dict[str, int] = field(default_factory=dict)
     wrong: dict[str, int] = field(default_factory=dict)
     rate_bytes_s: float | None = None
     down: bool = False
+    busy: list[dict[str, str]] = field(default_factory=list)
 
 
 class Hub:
@@ -184,6 +186,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if self.hub.faults.down:
                 raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "", "down")
+            if self.hub.faults.busy:
+                headers = self.hub.faults.busy.pop()
+                self._send(HTTPStatus.TOO_MANY_REQUESTS, b"", headers)
+                return
             if found := re.fullmatch(r"/api/models/(.+?)(?:/(revision|tree)/(.+))?", path):
                 self._api(*found.groups())
             elif found := re.fullmatch(r"/(cdn/)?(.+?)/resolve/([^/]+)/(.+)", path):

@@ -335,6 +335,33 @@ def test_a_full_disk_is_said_once_and_not_asked_for_again(
     assert len(hub.transfers) == 1
 
 
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7),
+        ({"RateLimit": '"resolvers";r=0;t=55'}, 55),
+        ({"Retry-After": "86400"}, 60),
+        ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, 1),
+        ({}, 1),
+    ],
+)
+def test_a_source_with_too_much_to_do_is_asked_again_when_it_says(
+    root: Path,
+    hub: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    header: dict[str, str],
+    seconds: float,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    (root / "lab" / NAMES[2]).unlink()
+    seen = look(root)
+    slept.clear()
+    hub.faults.busy.append(header)
+    assert bring(root, seen, of_hub(hub))["ok"] is True
+    assert slept == [seconds]
+
+
 def test_a_copy_on_this_host_that_cannot_be_read_is_none(
     root: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

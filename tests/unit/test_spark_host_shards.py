@@ -486,6 +486,35 @@ def test_g01_only_the_pinned_snapshot_counts_and_the_rest_is_listed_with_its_siz
     assert old.is_dir()
 
 
+@pytest.mark.parametrize("size", [4096, None])
+def test_a_git_lfs_pointer_is_called_one(model: Path, size: int | None) -> None:
+    """Of a clone without git-lfs; the shipped lock has no sizes to tell it by."""
+    entries = manifest(model)
+    entries[3]["size"] = size
+    text = f"version https://git-lfs.github.com/spec/v1\noid sha256:{LOCK}\nsize 4096\n"
+    (model / entries[3]["name"]).write_text(text)
+    answer = verify(model, entries)
+    assert answer["faults"] == [
+        f"{entries[3]['name']}: a git-lfs pointer of {len(text)} bytes found, "
+        "the file itself expected"
+    ]
+    assert answer["wrong"] == [entries[3]["name"]]
+
+
+def test_unfinished_downloads_in_folders_below_are_listed(model: Path) -> None:
+    for name in (
+        ".cache/huggingface/download/original/x.abc.incomplete",
+        "original/y.spark-converge-part",
+    ):
+        (model / name).parent.mkdir(parents=True, exist_ok=True)
+        (model / name).write_bytes(b"12345")
+    found = module("place").leftovers(str(model))
+    assert [(Path(one["path"]).name, one["bytes"]) for one in found] == [
+        ("y.spark-converge-part", 5),
+        ("x.abc.incomplete", 5),
+    ]
+
+
 def test_a_name_that_no_terminal_shows_is_written_out(model: Path) -> None:
     """Else printing it ends the run; what is asked for later still has its own bytes."""
     entries = manifest(model)

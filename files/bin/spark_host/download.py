@@ -19,6 +19,8 @@ TIMEOUT_S = 60
 # Attempts in a row that bring nothing before a source counts as gone.
 TRIES = 5
 REDIRECTS = 5
+# Of one wait that a source asks for; the control machine takes five minutes of silence for a hang.
+WAIT_LIMIT_S = 60
 BLOCK_BYTES = 1 << 20
 SYNC_BYTES = 32 << 20  # so much may wait for the disk before its pages are dropped
 AGENT = "spark-converge"
@@ -34,7 +36,12 @@ class Refused(Exception):
 
 
 class Dropped(Exception):
-    """The transfer ended early; the next one goes on from there."""
+    """The transfer ended early; the next one goes on from there, after wait_s if the source says
+    so."""
+
+    def __init__(self, said: str, wait_s: float = 0) -> None:
+        super().__init__(said)
+        self.wait_s = wait_s
 
 
 class Wrong(Exception):
@@ -134,7 +141,7 @@ class Source:
                 if tries >= TRIES:
                     said = str(error) or type(error).__name__
                     raise Dropped(f"{said}, {TRIES} times in a row") from None
-                time.sleep(min(2.0**tries, 30) / 2)
+                time.sleep(max(min(2.0**tries, 30) / 2, getattr(error, "wait_s", 0)))
 
     def _transfer(self, part: Part, url: str, size: int | None) -> None:
         if size is not None and part.size > size:
@@ -197,9 +204,17 @@ def refusal(answer: http.client.HTTPResponse) -> Exception:
     said = answer.getheader("X-Error-Message") or answer.reason
     text = f"status {answer.status} ({said})"
     if answer.status == 429 or answer.status >= 500:
-        return Dropped(text)
+        return Dropped(text, wait_of(answer))
     why = REASONS.get(answer.status)
     return Refused(f"{text}; {why}" if why else text)
+
+
+def wait_of(answer: http.client.HTTPResponse) -> float:
+    """Seconds until a source that has too much to do wants to be asked again; the Hub says it as
+    t=SECONDS of its rate limit."""
+    limit = re.search(r"\bt=(\d+)", answer.getheader("RateLimit") or "")
+    said = answer.getheader("Retry-After") or (limit[1] if limit else "")
+    return min(int(said), WAIT_LIMIT_S) if said.isdigit() else 0
 
 
 def connection(there: urllib.parse.SplitResult) -> http.client.HTTPConnection:

@@ -143,11 +143,12 @@ def leftovers(directory: str) -> list[dict[str, Any]]:
     """[{"path", "bytes", "what"}]: unfinished downloads, other revisions; never removed by us."""
     cache = cache_of(directory)
     left = []
-    unfinished = [f"{directory}/*{PART}", f"{directory}/.cache/huggingface/download/*.incomplete"]
+    download = f"{directory}/.cache/huggingface/download"
+    unfinished = [f"{directory}/**/*{PART}", f"{download}/**/*.incomplete"]
     if cache:
-        unfinished.append(f"{cache}/blobs/*.incomplete")
+        unfinished += [f"{cache}/blobs/*.incomplete", f"{cache}/blobs/*{PART}"]
     for pattern in unfinished:
-        for path in sorted(glob.glob(pattern)):
+        for path in sorted(glob.glob(pattern, recursive=True)):
             size = os.path.getsize(path) if os.path.isfile(path) else 0
             left.append({"path": shown(path), "bytes": size, "what": "unfinished download"})
     if cache:

@@ -35,6 +35,7 @@ from proofs import identity
 # with the kernel's tick (10 ms at the slowest).
 TICK_S = 0.02
 INDEX = ".safetensors.index.json"
+POINTER, POINTER_BYTES = b"version https://git-lfs", 1024
 
 
 def section(ask: dict[str, Any]) -> dict[str, str]:
@@ -87,9 +88,22 @@ def there(path: str, entry: dict[str, Any], request: dict[str, Any]) -> list[Any
     unseen = place.why_unseen(path, mount["outside"], mount["inside"]) if mount else None
     if unseen:
         raise Fault(f"the container does not find it: {unseen}")
+    if entry["size"] != info.st_size and is_pointer(path, info.st_size):
+        raise Fault(f"a git-lfs pointer of {info.st_size} bytes found, the file itself expected")
     if entry["size"] not in (None, info.st_size):
         raise Fault(f"{info.st_size} bytes found, {entry['size']} expected")
     return identity(path)
+
+
+def is_pointer(path: str, size: int) -> bool:
+    """What a git clone without git-lfs leaves in the place of a large file."""
+    if size > POINTER_BYTES:
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(POINTER)) == POINTER
+    except OSError:
+        return False
 
 
 def read_through(path: str, count: Callable[[int], None]) -> tuple[list[Any], str]:
