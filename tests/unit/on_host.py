@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import itertools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,26 @@ def tree(top: Path) -> dict[str, tuple[int, int, int, bytes | str]]:
         name = str(path.relative_to(top))
         found[name] = (info.st_mode, info.st_uid, info.st_gid, content)
     return found
+
+
+# What could follow a link that turned up meanwhile.
+FOLLOWING = (
+    *("open", "mkdir", "chown", "lchown", "fchown", "fchmod", "symlink", "replace", "unlink"),
+    *("rmdir", "link", "rename"),
+)
+
+
+def just_before(monkeypatch: Any, number: int, act: Callable[[], None]) -> None:
+    """Let somebody else act just before the program's call `number` (from 0) of FOLLOWING."""
+    calls = itertools.count()
+    for name in FOLLOWING:
+
+        def call(*words: Any, real: Any, **more: Any) -> Any:
+            if next(calls) == number:
+                act()
+            return real(*words, **more)
+
+        monkeypatch.setattr(os, name, functools.partial(call, real=getattr(os, name)))
 
 
 class Cut(BaseException):

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.on_host import module
+from tests.unit.on_host import just_before, module
 
 homes, journal, kinds, starters = map(module, ("homes", "journal", "kinds", "starters"))
 userunits = module("userunits")
 Failed = module("run").Failed
 # Where root runs the tests the home is somebody else's.
 OWNER = (os.getuid() or 65534, os.getgid() or 65534)
-CALLS = ("open", "mkdir", "chown", "lchown", "fchown", "symlink", "replace", "unlink", "rmdir")
 SECRET = base64.b64encode(b"of the system").decode()
 
 
@@ -96,19 +95,6 @@ def give_nothing(path: str) -> None:
     kinds.give_file(entry(path, existed=False), ())
 
 
-def turn_at(patch: pytest.MonkeyPatch, home: Path, number: int) -> None:
-    """Let the home's owner act just before the call `number` (from 0) of CALLS."""
-    calls = itertools.count()
-    for name in CALLS:
-
-        def call(*words: Any, real: Any, **more: Any) -> Any:
-            if next(calls) == number:
-                turn(home)
-            return real(*words, **more)
-
-        patch.setattr(os, name, functools.partial(call, real=getattr(os, name)))
-
-
 ACTS = [mask, hold, let_go, put, give_bytes, give_link, give_nothing]
 
 
@@ -125,7 +111,7 @@ def test_a_folder_that_turns_into_a_link_under_way_leads_root_nowhere(
         monkeypatch.setattr(starters, "RECORD", str(home.parent / "held.json"))
         before = seen(home.parent / "system")
         with monkeypatch.context() as patch, contextlib.suppress(Failed, ValueError, OSError):
-            turn_at(patch, home, number)
+            just_before(patch, number, functools.partial(turn, home))
             act(str(home / ".config/systemd/user/a.service"))
         if not (home / "moved").exists():
             break
@@ -153,6 +139,20 @@ def test_links_within_a_home_are_its_owners_way_of_keeping_it(disk: Path) -> Non
     made = home / "dotfiles/user/more"
     assert (made / "b.service").read_bytes() == b"x"
     assert made.stat().st_uid == OWNER[0], "like all in that home"
+
+
+@pytest.mark.skipif(bool(os.getuid()), reason="who is not root has only one owner's folders")
+def test_a_home_on_another_disk_counts_where_the_same_person_owns_it(disk: Path) -> None:
+    home, far = home_in(disk), disk / "far" / "milo"
+    (home / ".config").rename(home / "before")
+    (far / "systemd" / "user").mkdir(parents=True)
+    (home / ".config").symlink_to(far)
+    path = f"{home}/.config/systemd/user/b.service"
+    with pytest.raises(Failed, match="leads out of"):
+        put(path)
+    os.chown(far, *OWNER)
+    put(path)
+    assert (far / "systemd/user/b.service").read_bytes() == b"x"
 
 
 def test_a_path_of_root_alone_is_left_as_it_is() -> None:

@@ -13,6 +13,7 @@ import os
 import stat
 from typing import Any
 
+import homes
 import journal
 import kinds
 import reading
@@ -35,11 +36,12 @@ def keep(directory: str, name: str, then: str) -> str:
         if not os.path.lexists(p := f"{directory}/{FOLDER}/{flat}" + (f".{n}" if n else ""))
     )
     journal.setting(f"aside.{path}", to, then)
-    if then and not stat.S_ISDIR(os.lstat(path).st_mode):
-        with contextlib.suppress(OSError):
-            os.link(path, to, follow_symlinks=False)
-            return to
-    os.rename(path, to)
+    with homes.pinned(path) as old, homes.pinned(to) as new:
+        if then and not stat.S_ISDIR(os.lstat(old).st_mode):
+            with contextlib.suppress(OSError):
+                os.link(old, new, follow_symlinks=False)
+                return to
+        os.rename(old, new)
     return to
 
 
@@ -71,7 +73,7 @@ def look(entry: dict[str, Any]) -> dict[str, str]:
 
 
 def give(entry: dict[str, Any]) -> None:
-    path = kinds.subject(entry)
-    os.rename(entry["value"], path)
-    with contextlib.suppress(OSError):  # the folder goes with the last that was in it
-        os.rmdir(os.path.dirname(entry["value"]))
+    with homes.pinned(entry["value"]) as old, homes.pinned(kinds.subject(entry)) as new:
+        os.rename(old, new)
+    # The folder goes with the last that was in it.
+    journal.remove_folder(os.path.dirname(entry["value"]))

@@ -8,11 +8,13 @@ import http.client
 import os
 import re
 import ssl
+import stat
 import time
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
+import place
 import reading
 
 TIMEOUT_S = 60
@@ -53,13 +55,17 @@ class Unwritable(Exception):
 
 
 class Part:
-    """A file on its way: its bytes so far are hashed, and go on where they stopped."""
+    """A file on its way: its bytes so far are hashed, and go on where they stopped.
+
+    It is root's alone until they are proven. path: pinned, see homes.py.
+    """
 
     def __init__(self, path: str, count: Callable[[int], None]) -> None:
         self.path, self.count = path, count
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self.fd = opened(path)
         self.size, self.digest, self._unsynced = 0, hashlib.sha256(), 0
-        for block in reading.blocks(path):
+        self._proven = False
+        for block in reading.blocks(place.by(self.fd)):
             self.digest.update(block)
             self.size += len(block)
             count(len(block))
@@ -70,7 +76,7 @@ class Part:
             try:
                 at += os.pwrite(self.fd, data[at:], self.size + at)
             except OSError as error:
-                raise Unwritable(f"{error.strerror}: {self.path}") from None
+                raise Unwritable(error.strerror) from None
         self.digest.update(data)
         self.size += len(data)
         self.count(len(data))
@@ -82,7 +88,7 @@ class Part:
         try:
             os.fdatasync(self.fd)
         except OSError as error:
-            raise Unwritable(f"{error.strerror}: {self.path}") from None
+            raise Unwritable(error.strerror) from None
         reading.drop(self.fd)
         self._unsynced = 0
 
@@ -91,20 +97,37 @@ class Part:
         self.count(-self.size)
         self.size, self.digest = 0, hashlib.sha256()
 
-    def close(self, whole: bool) -> None:
-        """whole: it is the wanted file. An empty part of something else is not kept."""
+    def settle(self) -> None:
+        """Its bytes are proven: nobody else's file gets this owner and mode."""
+        place.settle(self.fd, self.path)
+        self._proven = True
+
+    def close(self) -> None:
+        """A part without a byte is no part, but a model may have empty files."""
         try:
             self.sync()
         finally:
             os.close(self.fd)
-            if not self.size and not whole:
+            if not self.size and not self._proven:
                 os.unlink(self.path)
 
-    def discard(self) -> None:
-        """Once it is closed."""
-        if self.size:
-            os.unlink(self.path)
-            self.count(-self.size)
+
+def opened(path: str) -> int:
+    """Descriptor of a part file; what is no file, or has another name that writing would reach
+    (a hard link that a cut-off run left), makes room for a new one."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags)
+    except OSError:
+        pass
+    else:
+        info = os.fstat(fd)
+        if stat.S_ISREG(info.st_mode) and info.st_nlink == 1:
+            return fd
+        os.close(fd)
+    if os.path.lexists(path):
+        os.unlink(path)
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 class Source:
@@ -119,15 +142,16 @@ class Source:
     ) -> None:
         """Bring a file whole and right to `path`; raises Refused, Dropped, Wrong, Unwritable or
         OSError."""
-        part, found = Part(path, count), ""
+        part = Part(path, count)
         try:
             self._complete(part, url, entry["size"])
             found = part.digest.hexdigest()
+            if found != entry["sha256"]:
+                part.start_over()
+                raise Wrong(f"SHA-256 {found} arrived, {entry['sha256']} expected")
+            part.settle()
         finally:
-            part.close(whole=found == entry["sha256"])
-        if found != entry["sha256"]:
-            part.discard()
-            raise Wrong(f"SHA-256 {found} arrived, {entry['sha256']} expected")
+            part.close()
 
     def _complete(self, part: Part, url: str, size: int | None) -> None:
         tries = 0

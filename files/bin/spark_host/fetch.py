@@ -12,7 +12,8 @@ request: {"directory", "lock", "entries": [{"name", "size", "sha256"}] of what i
 First what this host has elsewhere (a Hugging Face cache, the file behind a link): by reflink or
 hard link where the file system can, so that nothing is copied. The rest comes from the source, into
 NAME.spark-converge-part beside its place; it is hashed as it arrives and moved into place whole.
-Bytes that are not the wanted ones are thrown away and asked for once more.
+Bytes that are not the wanted ones are thrown away and asked for once more. Below a folder of
+somebody else's, all of it follows no link that is put there meanwhile (see homes.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 import aside
 import detached
 import download
+import homes
 import journal
 import place
 import proofs
@@ -34,7 +36,6 @@ from proofs import identity
 from run import Failed
 
 STREAMS = 4  # files at a time: one waits for the disk or the far end while another one arrives
-MODE = 0o644
 
 
 class Fetch:
@@ -64,108 +65,118 @@ class Fetch:
     def part(self, entry: dict[str, Any]) -> str:
         return self.bytes_path(entry) + place.PART
 
-    def put(self, entry: dict[str, Any], new: str | None, book: proofs.Book) -> None:
-        """Move proven bytes into place; new is None when a cache's blob is there already."""
+    def put(self, entry: dict[str, Any], there: str | None, book: proofs.Book) -> None:
+        """Move a part that is proven into its place; there: that place's pinned path, None when a
+        cache's blob is there already."""
         name, target = entry["name"], self.target(entry["name"])
-        if new:
-            owner = os.stat(self.directory)
-            if os.stat(new).st_nlink == 1:  # a hard link shares owner and mode with its other name
-                os.chown(new, owner.st_uid, owner.st_gid)
-                os.chmod(new, MODE)
         with self._lock:
             points = bool(self.cache) and blob_of(target) == self.bytes_path(entry)
             kept = None if points else aside.clear(self.directory, name, entry["sha256"])
             if kept:
                 self.aside.append({"path": place.shown(target), "to": place.shown(kept)})
-            if new:
-                os.replace(new, self.bytes_path(entry))
+            if there:
+                os.replace(there + place.PART, there)
+                journal.sync_folder(os.path.dirname(there))
             if self.cache and not points:
-                link = target + place.PART
-                if os.path.lexists(link):
-                    os.unlink(link)
-                folder = os.path.dirname(target)
-                os.symlink(os.path.relpath(self.bytes_path(entry), folder), link)
-                os.replace(link, target)
-            journal.sync_folder(os.path.dirname(target))
+                self.link(target, self.bytes_path(entry))
         book.add(name, identity(target), entry["sha256"])
 
-    def sha256_of(self, source: str, name: str) -> str:
-        """As an earlier read of it in its place has shown, or read now."""
-        proof = self.known.get(name)
-        target = self.target(name)
-        if proof and source == os.path.realpath(target) and proof["identity"] == identity(target):
+    def link(self, target: str, to: str) -> None:
+        """What a snapshot has of a blob."""
+        with homes.pinned(target) as there:
+            owner = homes.owner_above(there)
+        journal.write_link(target, os.path.relpath(to, os.path.dirname(target)), owner)
+
+    def sha256_of(self, fd: int, source: str, name: str) -> str:
+        """As an earlier read of it in its place has shown, or read now; fd: of the source."""
+        proof, now = self.known.get(name), proofs.numbers(os.fstat(fd))
+        in_place = source == os.path.realpath(self.target(name))
+        if proof and in_place and proof["identity"][: len(now)] == now:
             return str(proof["sha256"])
         before = self.count.done
-        found = reading.sha256(source, self.count.add)
+        found = reading.sha256(place.by(fd), self.count.add)
         self.count.add(before - self.count.done)
         return found
 
     def from_here(self, entry: dict[str, Any], found: list[str], book: proofs.Book) -> bool:
         """Have the bytes from another place of this host; False when no place has them."""
-        name, target, part = entry["name"], self.target(entry["name"]), self.part(entry)
+        name, target = entry["name"], self.target(entry["name"])
         for source in place.candidates(
             target, name, entry["sha256"], found, self.request["revision"]
         ):
-            if not self.holds(source, entry):
+            fd = place.opened(source)
+            if fd is None:
                 continue
-            if source == self.bytes_path(entry):  # a cache's blob that nothing leads to
-                how = "link"
-                self.put(entry, None, book)
-            else:
-                how = place.shared(source, part) or self.copied(source, part, entry["sha256"])
-                self.put(entry, part, book)
-            self.local[name] = how
-            self.count.add(os.path.getsize(target))
-            return True
+            try:
+                if not self.holds(fd, source, entry):
+                    continue
+                self.local[name] = self.taken(fd, source, entry, book)
+                self.count.add(os.path.getsize(target))
+                return True
+            finally:
+                os.close(fd)
         return False
 
-    def holds(self, source: str, entry: dict[str, Any]) -> bool:
-        """Whether a file of this host has the wanted bytes; one that cannot be read has none."""
+    def holds(self, fd: int, source: str, entry: dict[str, Any]) -> bool:
+        """Whether an open file has the wanted bytes; one that cannot be read has none."""
         try:
-            if entry["size"] not in (None, os.path.getsize(source)):
+            if entry["size"] not in (None, os.fstat(fd).st_size):
                 return False
-            return bool(self.sha256_of(source, entry["name"]) == entry["sha256"])
+            return bool(self.sha256_of(fd, source, entry["name"]) == entry["sha256"])
         except OSError:
             return False
 
-    def copied(self, source: str, part: str, sha256: str) -> str:
-        if os.path.getsize(source) > free(self.store):
+    def taken(self, fd: int, source: str, entry: dict[str, Any], book: proofs.Book) -> str:
+        """Bring an open file of this host into place; how. It is never opened by name again: what
+        lies there by then may not be what was proven."""
+        if is_file(self.bytes_path(entry), fd):  # a cache's blob that nothing leads to
+            self.put(entry, None, book)
+            return "link"
+        with homes.pinned(self.bytes_path(entry)) as there:
+            how = place.shared(fd, there + place.PART)
+            if how is None:
+                self.copy(fd, source, there + place.PART, entry["sha256"])
+            self.put(entry, there, book)
+        return how or "copy"
+
+    def copy(self, fd: int, source: str, part: str, sha256: str) -> None:
+        if os.fstat(fd).st_size > free(self.store):
             raise Failed(f"no space in {self.store} for a copy of {source}")
-        to, found = download.Part(part, lambda _: None), ""
+        to = download.Part(part, lambda _: None)
         try:
             to.start_over()
-            for block in reading.blocks(source):
+            for block in reading.blocks(place.by(fd)):
                 to.add(block)
-            found = to.digest.hexdigest()
+            if to.digest.hexdigest() != sha256:
+                raise Failed(f"{source} changed while it was copied")
+            to.settle()
         except download.Unwritable as error:
-            raise Failed(f"a copy of {source} cannot be made: {error}") from None
+            raise Failed(f"a copy of {source} cannot be made in {self.store}: {error}") from None
         finally:
-            to.close(whole=found == sha256)
-        if found != sha256:
-            raise Failed(f"{source} changed while it was copied")
-        return "copy"
+            to.close()
 
     def from_source(
         self, entry: dict[str, Any], source: download.Source, book: proofs.Book
     ) -> None:
         name = entry["name"]
         try:
-            for again in (False, True):
-                try:
-                    url = self.request["source"]["urls"][name]
-                    source.fetch(url, self.part(entry), entry, self.count.add)
-                    break
-                except download.Wrong:
-                    if again:
-                        raise
-            self.put(entry, self.part(entry), book)
+            with homes.pinned(self.bytes_path(entry)) as there:
+                for again in (False, True):
+                    try:
+                        url = self.request["source"]["urls"][name]
+                        source.fetch(url, there + place.PART, entry, self.count.add)
+                        break
+                    except download.Wrong:
+                        if again:
+                            raise
+                self.put(entry, there, book)
             self.brought[name] = os.path.getsize(self.target(name))
-        except (
-            download.Refused, download.Dropped, download.Wrong, download.Unwritable,
-        ) as error:  # fmt: skip
+        except download.Unwritable as error:
+            self.failed[name] = f"{error}: {self.part(entry)}"
+        except (download.Refused, download.Dropped, download.Wrong, Failed) as error:
             self.failed[name] = str(error)
-        except OSError as error:
-            self.failed[name] = f"{error.strerror}: {error.filename or name}"
+        except OSError as error:  # its own path may be a descriptor's
+            self.failed[name] = f"{error.strerror or error}: {self.bytes_path(entry)}"
 
     def from_twin(self, entry: dict[str, Any], twin: str, book: proofs.Book) -> None:
         """Lead a name to the blob that came, or did not come, for another one."""
@@ -192,8 +203,8 @@ class Fetch:
     def run(self) -> int:
         """Do it; the bytes that crossed the network."""
         request = self.request
-        make_folders(self.directory)
-        make_folders(self.store)
+        journal.make_folder(self.directory, 0o755)
+        journal.make_folder(self.store, 0o755)
         for name in request["extra"]:
             if os.path.lexists(self.target(name)):
                 to = aside.keep(self.directory, name, "")
@@ -205,7 +216,7 @@ class Fetch:
         try:
             left = []
             for entry in request["entries"]:
-                make_folders(os.path.dirname(self.target(entry["name"])))
+                journal.make_folder(os.path.dirname(self.target(entry["name"])), 0o755)
                 if not self.from_here(entry, found, book):
                     left.append(entry)
             if request["source"]:
@@ -224,22 +235,19 @@ class Fetch:
         return source.moved
 
 
-def make_folders(path: str) -> None:
-    """As os.makedirs, but whoever has the folder above gets the new one too."""
-    if os.path.isdir(path):
-        return
-    above = os.path.dirname(path)
-    make_folders(above)
-    os.mkdir(path, 0o755)
-    owner = os.stat(above)
-    os.chown(path, owner.st_uid, owner.st_gid)
-
-
 def blob_of(target: str) -> str | None:
     """The path that a link leads to in one step, None for what is not a link."""
     if not os.path.islink(target):
         return None
     return os.path.normpath(f"{os.path.dirname(target)}/{os.readlink(target)}")
+
+
+def is_file(path: str, fd: int) -> bool:
+    """Is this very file open there? A link to it is not."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
 
 
 def size(path: str) -> int:

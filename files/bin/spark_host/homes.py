@@ -1,4 +1,4 @@
-"""Writing below a folder that is not root's, such as a home, where no link is to be trusted.
+"""Writing below a folder that is not root's, a home or models, where no link is to be trusted.
 
 Whoever owns that folder can put a link in the place of one below it at any moment, and root would
 follow it to a file of the system. So such a path is walked once, without links, and what is done
@@ -46,17 +46,21 @@ def pinned(path: str) -> Iterator[str]:
     """The same path, but by the descriptor of its folder where that is not only root's.
 
     The last name is not looked at: what is done to it must not follow a link. Raises Failed for a
-    path that leads out of its home, and FileNotFoundError where the folder is missing.
+    path that leads to where its owner has no folder, and FileNotFoundError for a missing one.
     """
     top = top_of(path)
     if top is None:
         yield path
         return
-    home, folder = os.path.realpath(top), os.path.realpath(os.path.dirname(path))
-    if os.path.commonpath([home, folder]) != home:
+    # A home may lead to another disk: nothing is lost where the same person owns the folder.
+    folder = os.path.realpath(os.path.dirname(path))
+    home = top_of(folder + "/")
+    if home is None:
         raise Failed(f"{path} leads out of {top}: not touched")
     fd = opened(home, path)
     try:
+        if os.fstat(fd).st_uid != os.stat(top).st_uid:
+            raise Failed(f"{path} leads out of {top}: not touched")
         for name in os.path.relpath(folder, home).split("/"):
             below = opened(name, path, fd)
             os.close(fd)
@@ -70,7 +74,16 @@ def hand_over(there: str, path: str) -> None:
     """Give a folder that was just made to the owner of the one above; there: its pinned path."""
     fd = opened(there, path)
     try:
-        above = os.stat(os.path.dirname(there))
-        os.fchown(fd, above.st_uid, above.st_gid)
+        give(fd, there)
     finally:
         os.close(fd)
+
+
+def give(fd: int, there: str) -> None:
+    """What was just made belongs to the owner of its folder; there: its pinned path."""
+    os.fchown(fd, *owner_above(there))
+
+
+def owner_above(there: str) -> tuple[int, int]:
+    folder = os.stat(os.path.dirname(there))
+    return folder.st_uid, folder.st_gid

@@ -10,12 +10,16 @@ import errno
 import fcntl
 import glob
 import os
+import stat
 from collections.abc import Iterator
 from typing import Any
+
+import homes
 
 FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int), the same on x86 and arm64
 LINKS_FOLLOWED = 40  # as the kernel
 PART = ".spark-converge-part"  # after the name of a file that is on its way
+MODE = 0o644
 
 
 def shown(name: str) -> str:
@@ -84,20 +88,46 @@ def candidates(
             yield real
 
 
-def clone(source: str, new: str) -> bool:
+def opened(path: str) -> int | None:
+    """Descriptor of a regular file, None for anything else that lies there by now."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None
+
+
+def by(fd: int) -> str:
+    """A path to an open file that stays the same file, whatever becomes of its name."""
+    return f"/proc/self/fd/{fd}"
+
+
+def clone(source: int, new: str) -> bool:
     """A file of its own that shares the source's blocks (reflink), where the file system can."""
-    with open(source, "rb") as old, open(new, "wb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(new, flags, 0o600), "wb") as file:
         try:
-            fcntl.ioctl(file.fileno(), FICLONE, old.fileno())
+            fcntl.ioctl(file.fileno(), FICLONE, source)
         except OSError:
             return False
+        settle(file.fileno(), new)
     return True
 
 
-def shared(source: str, new: str) -> str | None:
-    """Make `new` from a file of this host without copying a byte: "reflink", "hard link" or None.
+def settle(fd: int, there: str) -> None:
+    """A file whose bytes are proven is for its folder's owner to have and for all to read."""
+    homes.give(fd, there)
+    os.fchmod(fd, MODE)
 
-    None where the file system can do neither, as between two of them; then nothing is left.
+
+def shared(source: int, new: str) -> str | None:
+    """Make `new` from an open file without copying a byte: "reflink", "hard link" or None.
+
+    A hard link shares owner and mode with its other name, which keeps both. None where the file
+    system can do neither, as between two of them; then nothing is left.
     """
     if os.path.lexists(new):
         os.unlink(new)
@@ -105,9 +135,11 @@ def shared(source: str, new: str) -> str | None:
         return "reflink"
     os.unlink(new)
     try:
-        os.link(source, new)
+        # The folder's descriptor means nothing beside an absolute path, but without one Python
+        # calls link(2), which does not follow.
+        os.link(by(source), new, src_dir_fd=source, follow_symlinks=True)
     except OSError as error:
-        if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+        if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOENT):
             return None
         raise
     return "hard link"

@@ -20,9 +20,12 @@ RECORDS = "/var/lib/spark-converge/shards"
 
 def identity(path: str) -> list[Any]:
     """Size, mtime_ns, ctime_ns and inode of what a path leads to, and the text of a link itself."""
-    info = os.stat(path)
-    found = [info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
+    found = numbers(os.stat(path))
     return [*found, os.readlink(path)] if os.path.islink(path) else found
+
+
+def numbers(info: os.stat_result) -> list[Any]:
+    return [info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
 
 
 def key(*words: str) -> str:
