@@ -174,6 +174,34 @@ def test_a_failing_netplan_is_a_sentence(monkeypatch: pytest.MonkeyPatch, clock:
         restored(monkeypatch, FRESH, BONDED, netplan=1)
 
 
+def test_links_come_back_also_where_netplan_fails(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    kernel = Kernel(BONDED, netplan=1)
+    monkeypatch.setattr(network, "run", kernel.run)
+    with pytest.raises(module("run").Failed, match="it is broken"):
+        network.restore(FRESH)
+    assert kernel.links == FRESH
+
+
+def test_a_link_that_goes_by_itself_keeps_nothing_from_coming_back(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    """A VLAN goes with the bond below it, before its own turn comes."""
+    kernel = Kernel({**BONDED, "vlan7": link(kind="vlan")})
+
+    def run(argv: list[str], **words: Any) -> tuple[int, str, str]:
+        if argv == ["ip", "link", "delete", "vlan7"]:
+            return 1, "", 'Cannot find device "vlan7"'
+        if argv == ["ip", "link", "delete", "bond0"]:
+            kernel.links["vlan7"] = None
+        return kernel.run(argv, **words)
+
+    monkeypatch.setattr(network, "run", run)
+    network.restore({**FRESH, "vlan7": None})
+    assert kernel.links == {**FRESH, "vlan7": None}
+
+
 def test_a_bond_that_was_made_over_and_does_not_come_back_is_named(
     monkeypatch: pytest.MonkeyPatch, clock: None
 ) -> None:
@@ -302,6 +330,41 @@ def test_a_trial_that_did_not_get_back_keeps_what_it_found(
     monkeypatch.setattr(network, "LIMIT_S", 0)
     assert "going back: " in restore.fabric.apply(5)["message"]
     assert {"link.bond0", "managed.enp1s0f1np1"} <= named()
+
+
+def test_a_confirmation_that_comes_while_the_way_back_is_taken_is_refused(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would put the new files in place beside the old links."""
+    trial, answers, real = restore.fabric, [], network.restore
+
+    def going_back(*words: Any) -> None:
+        answers.append(trial.confirm())
+        real(*words)
+
+    monkeypatch.setattr(network, "restore", going_back)
+    assert trial.apply(5)["ok"] is False
+    (answer,) = answers
+    assert answer["ok"] is False
+    assert answer["message"].startswith("nothing to confirm: reverting")
+    assert trial.status()["phase"] == "reverted"
+    assert not (Path(trial.ETC) / "60-new.yaml").exists()
+
+
+def test_a_trial_that_cannot_begin_leaves_no_file_that_a_later_apply_would_take(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = restore.fabric
+
+    def refused(*_: Any) -> None:
+        raise module("run").Failed("another spark-host has been at work")
+
+    monkeypatch.setattr(trial, "keep", refused)
+    answer = trial.apply(5)
+    assert answer == {"ok": False, "message": "another spark-host has been at work"}
+    assert trial.status()["phase"] == "failed"
+    assert not (Path(trial.TRIAL) / "60-new.yaml").exists()
+    assert trials.links == FRESH
 
 
 def test_what_an_earlier_change_found_outlives_the_reverted_trial(trials: Trials) -> None:

@@ -7,18 +7,21 @@ try SECONDS < {"files": {name: text}, "shadow": [name], "delete_links": [name],
     from a unit of its own, so that a dead SSH link does not stop it half way. Unconfirmed after
     SECONDS it is reverted.
 check < as for try   {"before", "after"}: `netplan get` without and with the change, on paper
-status    trying | applied | reverted | failed, with what netplan said
+status    trying | applied | confirmed | reverting | reverted | failed, with what netplan said
 confirm   moves the files to /etc/netplan (originals journalled) and ends the timer
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import journal
@@ -187,9 +190,15 @@ def load_plan() -> dict[str, Any]:
     return plan
 
 
-def apply(seconds: float) -> dict[str, Any]:
-    """Runs inside the unit: apply, wait for the confirmation, else go back."""
-    plan = load_plan()
+@contextlib.contextmanager
+def decision() -> Iterator[None]:
+    """The confirmation or the way back: whichever comes second sees the other one."""
+    with open(f"{STATE}/decision", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def put_in_force(plan: dict[str, Any], seconds: float) -> None:
     plan["manager_owned"] = manager.owned(plan["devices"])
     for device in plan["manager_owned"]:
         keep(plan, f"managed.{device}", "yes", "no")
@@ -197,16 +206,26 @@ def apply(seconds: float) -> dict[str, Any]:
         json.dump(plan, file)
     manager.hands(plan["manager_owned"], "no")
     delete_links(plan)
-    deadline = time.monotonic() + seconds
     code, out, err = run(["netplan", "apply"], timeout_s=seconds)
     if code:
-        said = network.last_line(err or out)
-        return revert(plan, "failed", f"netplan apply: {said or code}")
+        raise Failed(f"netplan apply: {network.last_line(err or out) or code}")
+
+
+def apply(seconds: float) -> dict[str, Any]:
+    """Runs inside the unit: apply, wait for the confirmation, else go back."""
+    plan = load_plan()
+    deadline = time.monotonic() + seconds
+    try:
+        put_in_force(plan, seconds)
+    except (Failed, OSError, ValueError) as error:
+        return revert(plan, "failed", str(error))
     say("applied")
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not os.path.exists(f"{STATE}/confirmed"):
+        time.sleep(0.3)
+    with decision():
         if os.path.exists(f"{STATE}/confirmed"):
             return {}
-        time.sleep(0.3)
+        say("reverting", f"no confirmation within {seconds:.0f} s")
     return revert(plan, "reverted", f"no confirmation within {seconds:.0f} s")
 
 
@@ -231,14 +250,15 @@ def revert(plan: dict[str, Any], phase: str, message: str) -> dict[str, Any]:
 
 def confirm() -> dict[str, Any]:
     plan = load_plan()
-    now = status()
-    if now["phase"] != "applied":
-        return {"ok": False, "message": f"nothing to confirm: {now['phase']} {now['message']}"}
-    for name, text in plan["files"].items():
-        journal.put(f"{ETC}/{name}", 0o600, (0, 0), text.encode())
-    for name in plan["shadow"]:
-        journal.remove(f"{ETC}/{name}")
-    open(f"{STATE}/confirmed", "w").close()
+    with decision():
+        now = status()
+        if now["phase"] != "applied":
+            return {"ok": False, "message": f"nothing to confirm: {now['phase']} {now['message']}"}
+        for name, text in plan["files"].items():
+            journal.put(f"{ETC}/{name}", 0o600, (0, 0), text.encode())
+        for name in plan["shadow"]:
+            journal.remove(f"{ETC}/{name}")
+        open(f"{STATE}/confirmed", "w").close()
     remove_trial(plan)
     code, _out, err = run(["netplan", "generate"])
     if code:

@@ -75,7 +75,8 @@ def delete_new_links(was: dict[str, dict[str, Any] | None]) -> None:
         here = now[name]
         made_over = then and here and (then["kind"], then["mode"]) != (here["kind"], here["mode"])
         if here and here["kind"] and (then is None or made_over):
-            ip("link", "delete", name)
+            # One that went with the link below it is none to fail for: what is left is said later.
+            run(["ip", "link", "delete", name])
 
 
 def last_line(text: str) -> str:
@@ -124,21 +125,29 @@ def make_lost_bonds(was: dict[str, dict[str, Any] | None]) -> None:
 def restore(was: dict[str, dict[str, Any] | None], managed: Iterable[str] = ()) -> None:
     """Bring the live links back after the netplan files; raises Failed with what still differs.
 
-    managed: devices that NetworkManager shall have again.
+    managed: devices that NetworkManager shall have again. Whatever fails, the rest is tried: a host
+    that is half way back may be out of reach.
     """
     delete_new_links(was)
     code, out, err = run(["netplan", "apply"], timeout_s=300)
     manager.hands(managed, "yes")
+    failed = []
     if code not in (0, 127):  # 127: no netplan on this host, so none of its files either
-        raise Failed(f"netplan apply: {last_line(err or out) or code}")
-    make_lost_bonds(was)
+        failed.append(f"netplan apply: {last_line(err or out) or code}")
     began = time.monotonic()
     while True:
-        waited_s = time.monotonic() - began
-        adjust(was, addresses_too=waited_s > SETTLE_S)
+        waited_s, said = time.monotonic() - began, []
+        try:
+            make_lost_bonds(was)
+            adjust(was, addresses_too=waited_s > SETTLE_S)
+        except Failed as error:  # a link or an address moves under us: the next look tells
+            said = [str(error)]
         left = differences(was, live(was))
         if not left:
-            return
+            break
         if waited_s > LIMIT_S:
-            raise Failed("; ".join(left))
+            failed += [*left, *said]
+            break
         time.sleep(1)
+    if failed:
+        raise Failed("; ".join(failed))
