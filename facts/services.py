@@ -10,6 +10,11 @@ ASLEEP = ("inactive", "failed")
 DROP_IN = "zz-spark-converge-down.conf"  # as in spark_host/units.py
 
 
+def drop_in(name: str) -> str:
+    """Where it lies for a unit."""
+    return f"/etc/systemd/system/{name}.d/{DROP_IN}"
+
+
 @dataclass(frozen=True)
 class Unit:
     """name is canonical (gdm.service for gdm3); load: loaded, not-found, masked, ...

@@ -14,7 +14,7 @@ from pyinfra.api.state import State
 
 from facts.journal import Entry
 from facts.maintenance import Maintenance
-from facts.services import Services, Unit
+from facts.services import Services, Unit, drop_in
 from facts.snapshot import HostState
 from facts.unknown import Unknown
 from operations import services
@@ -171,7 +171,7 @@ def rearmed(job: Job, rank: int, names: Sequence[str]) -> Commands:
         yield refuse(job, f"{host.name}: what is held is {why}")
         return
     units = held_units(state.services, state.journal, names)
-    ours = {NEEDRESTART, *(f"unit {name}" for name in units)}
+    ours = {NEEDRESTART, *(f"unit {name}" for name in units), *map(drop_in, units)}
     entries = [e for e in journal_of(state) if e.name in ours and e.verdict == "restore"]
     if not entries:
         host.noop("no update is held by this project")

@@ -59,6 +59,38 @@ def _unit(block: str) -> Unit:
     )
 
 
+def cannot_start(host: Host, one: Unit) -> bool:
+    """Disabled or masked; or, where the owner's own file lies in a mask's place, held down."""
+    return one.file in ("disabled", "masked") or held_down(host, one)
+
+
+def held_down(host: Host, one: Unit) -> bool:
+    """Does the unit, as systemd has it now, bear a condition that never holds?"""
+    name = shlex.quote(one.name)
+    stale = read(host, f"systemctl show --property=NeedDaemonReload --value -- {name}").strip()
+    return stale == "no" and any(
+        not host.file(path).exists
+        for path in demanded(read(host, f"systemctl cat -- {name} 2>/dev/null || true"))
+        if path.startswith("/nonexistent/")
+    )
+
+
+def demanded(text: str) -> list[str]:
+    """The paths without which a unit of this text does not start: systemd.unit(5). An empty
+    condition of any kind takes back all before it."""
+    paths: list[str] = []
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        key, _, value = (word.strip() for word in line.partition("="))
+        if line.startswith("["):
+            section = line
+        elif section == "[Unit]" and key.startswith("Condition") and not value:
+            paths = []
+        elif (section, key) == ("[Unit]", "ConditionPathExists") and value.startswith("/"):
+            paths.append(value)
+    return paths
+
+
 @dataclass(frozen=True)
 class Containers:
     """names: of all containers, stopped ones included; running: their `docker inspect`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from facts.services import drop_in
 from tests.plan.conftest import Pair
 from tests.plan.made_pair import bare, install, running
 
@@ -51,6 +52,19 @@ def test_rearm_gives_back_what_this_project_holds_while_the_engine_runs(pair: Ma
     told = made.run("rearm_maintenance", "--dry").err
     assert "would give back unit apt-daily.timer" in told
     assert "gdm" not in told
+
+
+def test_rearm_lets_go_of_a_unit_that_only_a_drop_in_holds(pair: Made) -> None:
+    """A static unit of the owner's own: its state is the same with the drop-in and without."""
+    made = pair()
+    made.snapshots[:] = running(made.cluster, made.lab, made.dsf)
+    for snapshot in made.snapshots:
+        snapshot["journal"] = {"entries": []}
+    held = entry("unit fwupd.service", "same"), entry(drop_in("fwupd.service"), "restore")
+    made.snapshots[1]["journal"]["entries"] += held
+    assert made.plan("rearm_maintenance").changes == [("Held updates given back", ("spark2",))]
+    told = made.run("rearm_maintenance", "--dry").err
+    assert f"would give back {drop_in('fwupd.service')}" in told
 
 
 def test_rearm_of_a_host_that_holds_nothing_changes_nothing(pair: Made) -> None:

@@ -397,7 +397,21 @@ def test_an_owners_full_copy_of_a_static_unit_is_held_by_a_drop_in_and_given_bac
     assert not held.parent.exists()
 
 
-def test_the_drop_in_is_known_by_one_name_on_both_sides() -> None:
+def test_a_drop_in_is_let_go_with_its_unit_and_held_again(root: Path) -> None:
+    copy = system(root) / "colord.service"
+    copy.write_text("[Service]\nExecStart=/bin/sleep 1000\n")
+    before, held = tree(root), Path(units.drop_in("colord.service"))
+    for _ in range(2):
+        units.down({"stop": [], "disable": [], "mask": ["colord.service"]})
+        assert held.exists()
+        answer = module("rearm").rearm(["colord.service"], [])
+        assert str(held) in answer["restored"]
+        assert tree(root) == before
+        assert not held.parent.exists()
+
+
+def test_the_drop_in_is_known_by_one_path_on_both_sides() -> None:
+    assert units.drop_in("cups.service") == services.drop_in("cups.service")
     assert units.DROP_IN == services.DROP_IN
     assert "DropInPaths" in units.PROPERTIES.split(",")
 

@@ -1,7 +1,8 @@
 """Some of what the journal has given back, the rest left as it is.
 
-rearm {"units": [unit], "files": [path]}   restores these units with their links, and these files;
-    their entries are put aside, so that a later change keeps the state that it finds then
+rearm {"units": [unit], "files": [path]}   restores these units with their links and our drop-ins,
+    and these files; their entries are put aside, so that a later change keeps the state that it
+    finds then
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from run import Failed
 
 
 def belongs(entry: dict[str, Any], names: Collection[str], paths: Collection[str]) -> bool:
-    """Is an entry about one of these units, a link of one, or one of these files?"""
+    """Is an entry about one of these units, a link or our drop-in of one, or one of these files?"""
     if entry["kind"] == "settings":
         return entry["name"] in {f"unit.{name}" for name in names}
     path = entry["path"]
     of_unit = path.startswith((*links.FOLDERS,)) and os.path.basename(path) in names
-    return path in paths or of_unit
+    return path in paths or of_unit or path in map(units.drop_in, names)
 
 
 def rearm(names: Collection[str], paths: Collection[str]) -> dict[str, Any]:

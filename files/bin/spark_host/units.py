@@ -161,10 +161,13 @@ def unmaskable(name: str) -> bool:
     return os.path.lexists(path) and os.path.realpath(path) != "/dev/null"
 
 
+def drop_in(name: str) -> str:
+    return f"{FOLDERS[0]}/{name}.d/{DROP_IN}"
+
+
 def hold_down(name: str) -> None:
     """What a mask does, by a condition that never holds."""
-    owner = (os.geteuid(), os.getegid())
-    journal.put(f"{FOLDERS[0]}/{name}.d/{DROP_IN}", 0o644, owner, DOWN)
+    journal.put(drop_in(name), 0o644, (os.geteuid(), os.getegid()), DOWN)
 
 
 def down(todo: dict[str, list[str]]) -> dict[str, Any]:
