@@ -33,6 +33,7 @@ from pyinfra.api.state import State, StateStage
 from facts.snapshot import Ask, HostState, Reader
 from inventory.schema import Cluster
 from operations.control import origin, who
+from operations.remote import whisper
 from stacks.definition import Stack
 
 Commands = Generator[FunctionCommand | Any, None, None]
@@ -169,9 +170,14 @@ def start(
 
 
 def fail(state: State, host: Host, job: Job, sentence: str) -> bool:
-    """A clean failure: pyinfra takes False from a function command as failed, without traceback."""
+    """A clean failure: pyinfra takes False from a function command as failed, without traceback.
+
+    It is the run's last word on this host, so the next run, or an undo at the host's own console,
+    need not wait for the lease to lapse.
+    """
     host.log_styled(sentence, fg="red", log_func=logger.error)
     job.blame(sentence)
+    whisper(host, "lease", "release", job.run_name)
     return False
 
 

@@ -31,7 +31,8 @@ systemctl list-units --state=active --type=socket,path,timer --no-legend --no-pa
 for device in enP7s7 enp1s0f0np0 enp1s0f1np1; do
     echo "managed $device $(nmcli -g GENERAL.NM-MANAGED device show $device)"
 done
-sysctl -a -r '^(vm|net\.core)\.'
+# The kernel works the reserves out at each boot, from the memory that is free then.
+sysctl -a -r '^(vm|net\.core)\.' | grep -v '_reserve_kbytes'
 grep -H . /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
 """
 

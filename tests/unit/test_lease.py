@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyinfra.api.command import StringCommand
+from pyinfra.connectors.util import CommandOutput
 
 from operations import control
-from operations.job import Job
+from operations.job import Job, fail
 from operations.lease import sentences
 from stacks.definition import Stack
 from tests.plan.made_job import made_job
@@ -174,3 +176,20 @@ def test_a_run_that_died_on_this_machine_is_taken_over(tmp_path: Path) -> None:
     # @fake goes on saying that the other has it: refused, but the host was asked with its name.
     assert len(sentences(job)) == 1
     assert job.reader.lease["over"] == "theirs"
+
+
+def test_a_run_that_failed_on_a_host_lets_the_next_one_begin_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_over(tmp_path, {}, executing=True)
+    host, asked = job.hosts[1], []
+
+    def answer(command: StringCommand, **_: Any) -> tuple[bool, CommandOutput]:
+        asked.append(str(command))
+        return True, CommandOutput([])
+
+    monkeypatch.setattr(host, "run_shell_command", answer)
+    monkeypatch.setattr(host, "connected", True)
+    assert fail(job.state, host, job, "no space left") is False
+    (line,) = asked
+    assert line.endswith("spark_host lease release mine")
