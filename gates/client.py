@@ -12,7 +12,8 @@ import httpx
 
 @dataclass(frozen=True)
 class Reply:
-    """content: the assistant's text; model: as the server names it; tokens: of the completion."""
+    """content: the assistant's text, or what it thought where the answer stopped before any;
+    model: as the server names it; tokens: of the completion."""
 
     model: str
     content: str
@@ -20,8 +21,18 @@ class Reply:
     seconds: float
 
 
+# Where a server with a reasoning parser puts the thoughts: SGLang, and vLLM of late.
+TEXTS = ("content", "reasoning_content", "reasoning")
+
+
 class NoAnswer(Exception):
     """One sentence: what the server did instead of answering."""
+
+
+def words(message: dict[str, Any]) -> str:
+    """The first text of a message that is not blank."""
+    found = (str(message.get(name) or "") for name in TEXTS)
+    return next((text for text in found if text.strip()), "")
 
 
 def complete(
@@ -61,7 +72,7 @@ def complete(
         message = answer["choices"][0]["message"]
         reply = Reply(
             model=str(answer["model"]),
-            content=str(message.get("content") or ""),
+            content=words(message),
             tokens=int(answer["usage"]["completion_tokens"]),
             seconds=time.monotonic() - began,
         )

@@ -204,6 +204,17 @@ def test_the_canary_wants_words_and_tokens(serve: Serve, content: str | None, to
         canary(serve(body).url, "lab-model", 5)
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("content", [None, "", "\n"])
+def test_a_model_that_still_thinks_when_its_tokens_end_has_answered(
+    serve: Serve, name: str, content: str | None
+) -> None:
+    """At full effort GLM-5.3 thinks longer than any canary waits: tokens came from all ranks."""
+    message = {"content": content, name: "17 times 23 is"}
+    body = GOOD | {"choices": [{"message": message, "finish_reason": "length"}]}
+    assert canary(serve(body).url, "lab-model", 5).content == "17 times 23 is"
+
+
 def test_the_canary_leaves_room_for_a_model_that_thinks_first(serve: Serve) -> None:
     server = serve(GOOD)
     canary(server.url, "lab-model", 5)
