@@ -34,6 +34,8 @@ def volume(size_bytes: float) -> str:
 def told(progress: Found) -> str:
     """How far it is, as `61.20 GiB of 181.50 GiB read, 2.10 GiB/s, about 58 s left`."""
     done, total, seconds = progress["done"], progress["total"], progress["seconds"]
+    if done > total:  # of files whose size no source gives
+        return f"{volume(done)} {progress['what']}"
     line = f"{volume(done)} of {volume(total)} {progress['what']}"
     if not done or not seconds:
         return line

@@ -12,7 +12,7 @@ from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
 from facts.snapshot import END
-from operations.detached import volume
+from operations.detached import told, volume
 from operations.shards import verified
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import cluster, dirty, locked
@@ -44,3 +44,9 @@ def test_after_a_full_read_no_host_is_taken_for_what_it_was_before(
 def test_a_volume_is_told_in_a_unit_that_shows_it() -> None:
     assert volume(181 * 2**30 + 2**29) == "181.50 GiB"
     assert volume(7 * 2**20 + 2**19) == "7.5 MiB"
+
+
+def test_no_time_is_promised_for_files_of_unknown_size() -> None:
+    known = {"what": "brought", "done": 2**30, "total": 3 * 2**30, "seconds": 2.0}
+    assert told(known) == "1.00 GiB of 3.00 GiB brought, 512.0 MiB/s, about 4 s left"
+    assert told(known | {"total": 0}) == "1.00 GiB brought"

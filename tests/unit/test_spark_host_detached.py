@@ -21,11 +21,12 @@ class Systemd:
     def __init__(self) -> None:
         self.states: dict[str, list[str]] = {}
         self.started: list[list[str]] = []
+        self.refused = ""
 
     def run(self, argv: list[str], **_: Any) -> tuple[int, str, str]:
         if argv[0] == "systemd-run":
             self.started.append(argv)
-            return 0, "", ""
+            return int(bool(self.refused)), "", self.refused
         said = self.states.get(argv[-1], ["inactive"])
         return 0, (said.pop(0) if len(said) > 1 else said[0]) + "\n", ""
 
@@ -52,6 +53,16 @@ def test_a_token_is_in_no_command_line_and_in_no_file_that_others_read(
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "request").stat().st_mode) == 0o600
     assert detached.take_request("shards") == {"token": "secret"}
+    assert not any("secret" in path.read_text() for path in folder.iterdir())
+
+
+def test_a_token_does_not_stay_behind_when_the_unit_cannot_start(
+    systemd: Systemd, tmp_path: Path
+) -> None:
+    systemd.refused = "Failed to start transient service unit"
+    with pytest.raises(detached.Failed, match="Failed to start transient"):
+        start()
+    folder = tmp_path / "state" / "shards"
     assert not any("secret" in path.read_text() for path in folder.iterdir())
 
 

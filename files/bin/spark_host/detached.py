@@ -105,6 +105,7 @@ def start(name: str, subject: str, request: dict[str, Any], apart: tuple[str, ..
     line = ["systemd-run", "--quiet", "--collect", f"--unit={unit(name)}", "--property=Nice=10"]
     code, _out, err = run([*line, sys.executable, "-I", program, name, "here"])
     if code:
+        os.unlink(f"{folder(name)}/request")
         raise Failed(err.strip() or f"systemd-run: exit status {code}")
 
 

@@ -27,7 +27,7 @@ BLOCK_BYTES = 1 << 20
 SYNC_BYTES = 32 << 20  # so much may wait for the disk before its pages are dropped
 AGENT = "spark-converge"
 REASONS = {
-    401: "the source wants a login: set HF_TOKEN on the control machine",
+    401: "the source wants a login, or not this one: set a good HF_TOKEN on the control machine",
     403: "access is not granted: accept the model's terms, or set another HF_TOKEN",
     404: "the source does not have it at this revision",
 }
