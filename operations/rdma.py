@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -18,9 +19,11 @@ from facts.fabric import Fabric
 from inventory.schema import Cluster
 from operations.item import Verdict
 from operations.job import Commands, Job, fail
-from operations.pair import fabric_facts, faults, hca_addresses
+from operations.pair import fabric_facts, faults, hca_addresses, specs
 from operations.parity import Line
 from operations.remote import RemoteError, call
+from stacks.definition import StackError
+from stacks.render import RankSpec
 
 PINGPONG, WRITE_BW = "ibv_rc_pingpong", "ib_write_bw"
 PORT = 18515  # of both programs when nobody names one
@@ -28,6 +31,7 @@ PORT = 18515  # of both programs when nobody names one
 # 200 Gb/s and carries about 13; a good one carries 92 to 106 over one PCIe function.
 DEGRADED_GBPS = (8.0, 25.0)
 GOOD_SHARE = 0.4
+GID_S = 15  # a device and its GIDs follow their link within seconds
 FAST_GBPS = 100.0  # of a slower link nothing is known to judge it by
 DEGRADED = "a ConnectX-7 that started badly; power both hosts off at the wall and on again"
 Judgement = Literal["good", "degraded init", "slow", "not judged"]
@@ -81,6 +85,30 @@ def judged(gbps: float, rate_gbps: float | None) -> Judgement:
     if DEGRADED_GBPS[0] <= gbps <= DEGRADED_GBPS[1]:
         return "degraded init"
     return "good" if gbps >= GOOD_SHARE * rate_gbps else "slow"
+
+
+def unreachable(cluster: Cluster, spec: RankSpec, fabric: Fabric) -> Iterator[str]:
+    """Why a rank that was told to use RDMA would hang once it has loaded: an address of the fabric
+    that no active device of its host has a GID for."""
+    if "NCCL_IB_HCA" not in spec.env or spec.env.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
+        return
+    facts = fabric_facts(cluster, spec.rank, fabric)
+    addresses = hca_addresses(cluster, spec.rank, fabric)
+    states = {hca.name: hca.state for hca in fabric.hcas}
+    for address in dict.fromkeys(addresses.values()):
+        mine = [hca for hca in facts.hcas if addresses[hca] == address]
+        if any(hca in facts.gid_indexes and states[hca] == "ACTIVE" for hca in mine):
+            continue
+        told = ", ".join(
+            f"{hca} is {states[hca]} and has "
+            + (f"GID {facts.gid_indexes[hca]}" if hca in facts.gid_indexes else "no such GID")
+            for hca in mine
+        )
+        yield (
+            f"{spec.host}: no active RDMA device has a RoCE v2 GID of {address} ({told}), and "
+            f"{spec.stack} uses RDMA: take the link down and up (sudo ip link set DEVICE down), or "
+            "see `rdma link`"
+        )
 
 
 def lacking(fabrics: list[Fabric], names: list[str], program: str) -> str | None:
@@ -140,7 +168,36 @@ def _line(job: Job, one: Exchange, name: str, said: str, verdict: Verdict, note:
     return Line(name, found, verdict, note)
 
 
+def _all_unreachable(job: Job) -> list[str]:
+    states = job.states()
+    try:
+        made = specs(job.cluster, job.stack, states) if job.stack else []
+    except StackError as error:
+        return list(error.lines)
+    return [
+        sentence
+        for spec, state in zip(made, states, strict=False)
+        if isinstance(state.fabric, Fabric)
+        for sentence in unreachable(job.cluster, spec, state.fabric)
+    ]
+
+
+def _without_gid(job: Job) -> list[str]:
+    """What unreachable says of all ranks; a link that has just come up is given some time."""
+    deadline = time.monotonic() + GID_S
+    while True:
+        said = _all_unreachable(job)
+        if not said or time.monotonic() > deadline:
+            return said
+        time.sleep(1)
+        for host in job.hosts:
+            job.changed(host)
+
+
 def _exchange(state: State, host: Host, job: Job) -> bool:
+    gone = _without_gid(job)
+    if gone:
+        return fail(state, host, job, "; ".join(gone))
     fabrics = [s.fabric for s in job.states() if isinstance(s.fabric, Fabric)]
     names = [h.name for h in job.hosts]
     if len(fabrics) < len(names):
@@ -174,6 +231,7 @@ def exchanged(job: Job, fabric_too: bool) -> Commands:
     + job: the run
     + fabric_too: as for the bind that follows
 
+    A rank that is told to use RDMA and has no active device with a GID of its address refuses.
     Where a host lacks ibv_rc_pingpong or such a device it is said, and nothing is tried.
     """
     if faults(job, fabric_too):

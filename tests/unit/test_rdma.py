@@ -14,6 +14,7 @@ from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
 from facts.snapshot import END
+from operations import rdma
 from operations.job import Job
 from operations.rdma import Exchange, average_gbps, exchanged, exchanges, judged, lacking
 from tests.plan.made_job import commands, made_job
@@ -114,12 +115,15 @@ def test_a_host_without_the_tool_is_named() -> None:
 TOOL = "ibv_rc_pingpong"
 
 
-def tried(folder: Path, tools: list[str], meets: Any = None) -> Job:
-    """Run the operation on the head; meets: what the meeting end answers."""
+def tried(
+    folder: Path, tools: list[str], meets: Any = None, devices: dict[str, Any] | None = None
+) -> Job:
+    """Run the operation on the head; meets: what the meeting end says; devices: of the worker."""
     stacks = locked("lab", folder / "locks"), locked("dsf-lab", folder / "locks")
     snapshots = [bare(PAIR, rank, *stacks) for rank in range(2)]
     for snapshot in snapshots:
         snapshot["fabric"]["tools"] = tools
+    snapshots[1]["fabric"]["rdma"] = devices or snapshots[1]["fabric"]["rdma"]
     said: dict[str, Any] = {
         " rdma serve ": {},
         " rdma meet ": meets or {"out": ""},
@@ -163,3 +167,37 @@ def test_messages_that_do_not_pass_are_one_sentence(tmp_path: Path) -> None:
 def test_without_tools_nothing_is_tried_and_nothing_fails(tmp_path: Path) -> None:
     job = tried(tmp_path, [])
     assert (job.problem, asked(job)) == (None, [])
+
+
+WORKER = roce("192.168.100.2", "bond0", 3)
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (WORKER | {"state": "1: DOWN"}, "rocep1s0f0 is DOWN and has GID 3"),
+        (WORKER | {"state": "2: INIT"}, "rocep1s0f0 is INIT and has GID 3"),
+        (
+            WORKER | {"gids": {"0": WORKER["gids"]["0"]}},  # that of the link's IPv6 address
+            "rocep1s0f0 is ACTIVE and has no such GID",
+        ),
+    ],
+    ids=["down", "init", "IPv6 only"],
+)
+def test_a_rank_that_would_hang_for_want_of_a_gid_is_not_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], told: str
+) -> None:
+    """With the tools or without: a warning that nothing was tried would come before a hang."""
+    monkeypatch.setattr(rdma, "GID_S", 0)
+    job = tried(tmp_path, [], devices={"rocep1s0f0": found})
+    assert job.problem is not None
+    assert job.problem.startswith(
+        f"spark2: no active RDMA device has a RoCE v2 GID of 192.168.100.2 ({told}), and lab uses"
+    )
+
+
+def test_a_second_function_of_a_cable_without_a_gid_forbids_nothing(tmp_path: Path) -> None:
+    """In a bond the member that does not send has none."""
+    second = {"state": "4: ACTIVE", "gids": {"0": WORKER["gids"]["0"]}}
+    job = tried(tmp_path, [], devices={"rocep1s0f0": WORKER, "rocep1s0f1": second})
+    assert job.problem is None
