@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
@@ -85,6 +86,21 @@ def test_f09_a_segment_that_a_process_holds_is_live_and_stays(folder: Path, how:
     assert [one["name"] for one in answer["removed"]] == ["psm_dead"]
     assert verdicts(answer["left"]) == {"psm_live": "live", "sem.live": "live"}
     assert (folder / "psm_live").exists()
+
+
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a server that opens and closes sockets all the time."""
+    make(folder, "psm_live")
+    real = os.listdir
+
+    def listdir(path: Any = ".") -> Any:
+        return (["4711"] if str(path).endswith("/fd") else []) + real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    with holder(folder / "psm_live", "open"):
+        assert verdicts(shm.segments()) == {"psm_live": "live"}
 
 
 def test_f09_once_its_process_has_ended_it_is_a_leftover(folder: Path) -> None:

@@ -12,6 +12,8 @@ import os
 import stat
 from typing import Any
 
+import listeners
+
 FOLDER = "/dev/shm"
 PATTERNS = ("psm_*", "sem.*", "torch_*", "mp-*", "vllm*")
 
@@ -30,13 +32,10 @@ def held_open() -> set[str]:
                         found.add(line[at:].rstrip("\n"))
         except OSError:
             pass
-        try:
-            for fd in os.listdir(f"/proc/{pid}/fd"):
-                target = os.readlink(f"/proc/{pid}/fd/{fd}")
-                if target.startswith(FOLDER + "/"):
-                    found.add(target)
-        except OSError:
-            pass
+        # A busy process closes some while they are read: the others count all the same.
+        for target in listeners.links(f"/proc/{pid}/fd"):
+            if target.startswith(FOLDER + "/"):
+                found.add(target)
     return found
 
 
