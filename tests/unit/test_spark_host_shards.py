@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -549,6 +550,25 @@ def test_a_file_is_read_from_any_byte_on(tmp_path: Path, first: int) -> None:
     path.write_bytes(data)
     found = b"".join(bytes(block) for block in reading.blocks(str(path), first))
     assert found == data[first:]
+
+
+@pytest.mark.parametrize("left", [0, 4096, (4 << 20) + 5000, (5 << 20) + 1])
+def test_a_file_that_is_cut_while_it_is_read_comes_to_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    path, reads, real = tmp_path / "file", itertools.count(), reading.fill
+    path.write_bytes(os.urandom(9 << 20))
+
+    def counted(*words: Any) -> int:
+        assert next(reads) < 10, "it is read again and again"
+        filled: int = real(*words)
+        return filled
+
+    monkeypatch.setattr(reading, "fill", counted)
+    blocks = reading.blocks(str(path))
+    got = len(next(blocks))
+    os.truncate(path, left)
+    assert got + sum(map(len, blocks)) == max(got, left)
 
 
 def test_g11_hashing_leaves_no_pages_behind(tmp_path: Path) -> None:

@@ -71,10 +71,9 @@ def blocks(path: str, first: int = 0) -> Iterator[memoryview]:
         size = os.fstat(fd).st_size
         while at < size:
             count = fill(fd, buffer, at)
-            if not count:
+            if count <= skip:  # it was made shorter while it was read
                 return
-            if count > skip:
-                yield view[skip:count]
+            yield view[skip:count]
             if not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
                 drop(fd)
             at, skip = at + count, 0
