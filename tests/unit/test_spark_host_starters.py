@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -473,6 +474,54 @@ def test_folders_that_were_made_for_a_hold_go_with_it_and_no_others(
     assert (tmp_path / "home/.config/systemd/user/x.service.d").is_dir()
     starters.rearm()
     assert list((tmp_path / "home").rglob("*")) == [tmp_path / "home/.config"]
+
+
+def test_a_user_who_is_gone_keeps_no_other_unit_held(
+    starters: ModuleType, lane: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Person:
+        pw_dir = str(lane / "home")
+
+    (lane / "home").mkdir()
+    before = everything(lane)
+    monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
+    unit = {"scope": "milo", "uid": 1000, "name": "x.service", "active": "inactive"}
+    first = {"units": [unit | {"file_state": "", "stop": True, "restart": False}], "scripts": []}
+    starters.hold(first)
+    starters.hold(plan(read(starters)))
+
+    def gone(name: str) -> Any:
+        raise KeyError(name)
+
+    shutil.rmtree(lane / "home")
+    monkeypatch.setattr(starters.pwd, "getpwnam", gone)
+    starters.rearm()
+    assert everything(lane) == before
+    assert not (lane / "held.json").exists()
+
+
+def test_what_cannot_be_given_back_is_said_after_all_the_rest(
+    starters: ModuleType, lane: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = everything(lane)
+    starters.hold(plan(read(starters)))
+    record = starters.load()
+    # Held before the other one; its home leads elsewhere by now.
+    unit = {"scope": "milo", "uid": 1000, "name": "x.service", "restart": []}
+    record["units"] = {"milo x.service": unit, **record["units"]}
+    starters.keep(record)
+
+    class Person:
+        pw_dir = str(lane / "home")
+
+    (lane / "home/.config").mkdir(parents=True)
+    (lane / "home/.config/systemd").symlink_to(lane)
+    monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
+    with pytest.raises(starters.Failed, match="leads out of"):
+        starters.rearm()
+    shutil.rmtree(lane / "home")
+    assert everything(lane) == before
+    assert (lane / "held.json").exists(), "another re-arm looks again"
 
 
 def test_a_home_that_leads_elsewhere_is_not_written_to(

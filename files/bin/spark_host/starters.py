@@ -404,8 +404,7 @@ def installed(systemctl: list[str], name: str) -> bool:
 def make_link(path: str, target: str) -> None:
     """A script that was a link to another, which a hold replaced by a copy that nobody may run."""
     if os.path.isfile(path):
-        os.unlink(path)
-        os.symlink(target, path)
+        journal.write_link(path, target, (os.geteuid(), os.getegid()))
 
 
 def change_mode(path: str, mode: int) -> None:
@@ -416,14 +415,21 @@ def change_mode(path: str, mode: int) -> None:
 
 
 def rearm() -> dict[str, Any]:
-    """Everything in the record, given back; what somebody removed meanwhile stays away."""
-    record = load()
+    """Everything in the record, given back; what somebody removed meanwhile stays away.
+
+    One that cannot be given back keeps none of the others from it.
+    """
+    record, said = load(), []
     for unit in record["units"].values():
-        journal.take_away(drop_in(unit))
+        try:
+            journal.take_away(drop_in(unit))
+        except KeyError:  # there is no such user any more, nor a unit
+            continue
+        except (Failed, OSError, ValueError) as error:
+            said.append(str(error))
     for folder in record["folders"]:  # the deepest of a tree first, as sorted
         journal.remove_folder(folder)
     reload({(unit["scope"], unit["uid"]) for unit in record["units"].values()})
-    said = []
     for unit in record["units"].values():
         systemctl = manager(unit["scope"], unit["uid"])
         again = [name for name in unit["restart"] if systemctl and installed(systemctl, name)]
