@@ -69,6 +69,17 @@ RelativePath = Annotated[
 ]
 
 
+def _hub_name(name: str) -> str:
+    if "--" in name or ".." in name or name.endswith((".git", "-", ".")):
+        raise reason("a model of the Hub, such as ORG/NAME, expected")
+    return name
+
+
+HubRepository = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)?$"),
+    AfterValidator(_hub_name),
+]
 # A name in somebody else's repository: blanks and any script; it reaches no shell.
 ModelPath = Annotated[
     str,

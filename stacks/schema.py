@@ -14,6 +14,7 @@ from inventory.values import (
     DockerName,
     DockerSize,
     EnvName,
+    HubRepository,
     ImageTag,
     ModelPath,
     Pattern,
@@ -62,7 +63,7 @@ def _each_once(files: tuple[ModelFile, ...]) -> tuple[ModelFile, ...]:
 class LockedModel(Record):
     """One revision of a model, file by file; `source` says who gave the hashes (null: not said)."""
 
-    repository: str = Field(min_length=1, description="a repository name")
+    repository: HubRepository = Field(description="a model of the Hub, such as ORG/NAME,")
     revision: Revision = Field(description="40 hexadecimal digits")
     source: Literal["hub", "hosts"] | None = Field(default=None, description="hub, hosts, or null")
     files: Annotated[tuple[ModelFile, ...], AfterValidator(_each_once)] = Field(

@@ -189,9 +189,9 @@ def test_the_deadline_is_one_for_the_whole_answer_not_for_each_byte(serve: Serve
 
 
 def test_the_canary_wants_the_wanted_model(serve: Serve) -> None:
-    assert canary(serve(GOOD).url, "lab-model", 5).content == "391"
+    assert canary(serve(GOOD).url, "lab-model", 60).content == "391"
     with pytest.raises(NoAnswer, match="'lab-model' answered, 'other' expected"):
-        canary(serve(GOOD).url, "other", 5)
+        canary(serve(GOOD).url, "other", 60)
 
 
 @pytest.mark.parametrize(("content", "tokens"), [("", 3), ("  \n", 3), (None, 3), ("391", 0)])
@@ -201,7 +201,7 @@ def test_the_canary_wants_words_and_tokens(serve: Serve, content: str | None, to
         "usage": {"completion_tokens": tokens},
     }
     with pytest.raises(NoAnswer, match="the completion is empty"):
-        canary(serve(body).url, "lab-model", 5)
+        canary(serve(body).url, "lab-model", 60)
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -212,10 +212,10 @@ def test_a_model_that_still_thinks_when_its_tokens_end_has_answered(
     """At full effort GLM-5.3 thinks longer than any canary waits: tokens came from all ranks."""
     message = {"content": content, name: "17 times 23 is"}
     body = GOOD | {"choices": [{"message": message, "finish_reason": "length"}]}
-    assert canary(serve(body).url, "lab-model", 5).content == "17 times 23 is"
+    assert canary(serve(body).url, "lab-model", 60).content == "17 times 23 is"
 
 
 def test_the_canary_leaves_room_for_a_model_that_thinks_first(serve: Serve) -> None:
     server = serve(GOOD)
-    canary(server.url, "lab-model", 5)
+    canary(server.url, "lab-model", 60)
     assert server.asked[0]["body"]["max_tokens"] >= 256

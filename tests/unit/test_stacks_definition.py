@@ -218,6 +218,18 @@ def test_a_name_that_leads_elsewhere_is_refused(folder: Path, name: str) -> None
     assert "model.files[0].name: " in line
 
 
+@pytest.mark.parametrize(
+    "name", ["a b", "../x", "a/b/c", "https://hub/a/b", "a--b/c", "", "a/b.git"]
+)
+def test_a_repository_that_the_hub_cannot_have_is_refused(folder: Path, name: str) -> None:
+    """Before a run: the Hub's own client would end the fetch with a traceback."""
+    text = lock("lab").replace("repository: lab/tiny", f"repository: {json.dumps(name)}")
+    (folder / "lab.lock.yaml").write_text(text, encoding="utf-8")
+    (line,) = mistakes(folder, "lab")
+    assert "model.repository: " in line
+    assert "a model of the Hub, such as ORG/NAME" in line
+
+
 def test_a_file_that_is_in_the_lock_twice_is_named(folder: Path) -> None:
     """Two hashes for one name: each fetch would undo the one before."""
     twice = with_name("config.json", "model-00001-of-00001.safetensors")
