@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -179,8 +180,28 @@ def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
         members = cluster.fabric.interfaces if cluster.fabric.mode == "bond" else ()
         said += [f"{node.name}: {risk}" for risk in risks(ours, fabric)]
         said += [f"{node.name}: {claim}" for claim in claims(ours, members, fabric.netplan)]
+        said += [f"{node.name}: {overlap}" for overlap in overlaps(cluster, node, fabric)]
         said += [f"{node.name}: {why}" for why in _left_alone(cluster, node, fabric)]
     return said
+
+
+def overlaps(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    """Addresses of links beside the fabric by which packets to the other ranks would leave: in its
+    subnet, or in a part of it. A larger one that holds it does no harm: the closer route wins."""
+    ours = fabric_devices(cluster, fabric) | own_definitions(fabric)
+    nets = [
+        ipaddress.IPv4Network(f"{bare}/{cluster.fabric.prefix}", strict=False)
+        for _, bare in cluster.rails(node)
+    ]
+    return [
+        f"{link.name} has {address}, in the subnet {net} of the fabric: packets to the other ranks "
+        "may leave by it; take it away there, or give the fabric another subnet"
+        for link in fabric.links.values()
+        if link.name not in ours
+        for address in link.addresses
+        for net in nets
+        if ipaddress.IPv4Interface(address).network.subnet_of(net)
+    ]
 
 
 def _kept(fabric: Fabric, bond: str) -> bool:

@@ -652,6 +652,27 @@ def test_a_device_that_is_built_on_the_fabrics_is_refused(network: str, built: s
 
 
 @pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("192.168.100.57/24", True),  # the LAN's own subnet
+        ("192.168.100.1/24", True),
+        ("192.168.100.130/25", True),
+        ("192.168.100.9/32", True),
+        ("192.168.0.57/16", False),  # the fabric's route is closer
+        ("192.168.101.57/24", False),
+    ],
+)
+def test_a_link_in_the_fabrics_subnet_is_refused_before_a_change(
+    address: str, refused: bool
+) -> None:
+    links = {port: link() for port in PORTS} | {"wlP9s9": link(1500, address)}
+    said = complaints(PAIR, HEAD, converged(netplan={}, interfaces=links, bonds={}))
+    assert [f"wlP9s9 has {address}, in the subnet" in line for line in said] == [True] * refused
+    converging = interfaces(wlP9s9=link(1500, address))
+    assert (complaints(PAIR, HEAD, converging) == []) is (address != ADDRESS)
+
+
+@pytest.mark.parametrize(
     ("networkd", "mend"),
     [
         ("masked", "sudo systemctl unmask systemd-networkd.service systemd-networkd.socket"),
