@@ -71,7 +71,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Script:
-    """In a cron.* folder; inert: why run-parts passes over it."""
+    """In a cron.* folder, or run when a link comes up; inert: why nobody runs it."""
 
     path: str
     inert: str | None

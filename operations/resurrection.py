@@ -1,7 +1,7 @@
 """Everything that could bring an engine back: one inventory, held reversibly or refused.
 
-Cron lines are held by operations.crontab; here are units, timers, scripts of the cron.* folders
-and at jobs, and the view over all of them.
+Cron lines are held by operations.crontab; here are units, timers, scripts of folders that cron or a
+link that comes up runs, and at jobs, and the view over all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from stacks.definition import Stack
 # armed: would start something; held: by us; inert: nothing runs it; refused: not ours to judge.
 Status = Literal["armed", "held", "inert", "refused"]
 POLICIES = "restart policies"
-KINDS = ("cron lines", "cron folders", "at jobs", "system units", "user units", POLICIES)
+FOLDERS, HOOKS = "cron folders", "network hooks"
+KINDS = ("cron lines", FOLDERS, HOOKS, "at jobs", "system units", "user units", POLICIES)
 TRANSIENT = "/systemd/transient/"  # below /run, or /run/user/1000
 
 
@@ -99,7 +100,8 @@ def at_source(job: AtJob) -> Source:
 def starters_sources(found: Starters) -> Iterator[Source]:
     for script in found.scripts:
         status: Status = "held" if script.held else "inert" if script.inert else "armed"
-        yield Source("cron folders", script.path, status, "" if script.held else script.inert or "")
+        kind = FOLDERS if script.path.startswith("/etc/cron.") else HOOKS
+        yield Source(kind, script.path, status, "" if script.held else script.inert or "")
     yield from (at_source(job) for job in found.at_jobs)
     yield from (unit_source(unit) for unit in found.units)
 

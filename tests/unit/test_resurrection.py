@@ -215,6 +215,7 @@ def test_an_unread_part_is_unknown_for_its_kinds_only(tmp_path: Path) -> None:
     state = state_of(snapshot)
     assert [kind for kind in KINDS if unread(kind, state)] == [
         "cron folders",
+        "network hooks",
         "at jobs",
         "system units",
         "user units",

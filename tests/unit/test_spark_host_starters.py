@@ -57,6 +57,7 @@ def starters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mentions: ModuleTy
     monkeypatch.setattr(made, "users", list)
     monkeypatch.setattr(made.journal, "ROOT", str(tmp_path / "journal"))
     monkeypatch.setattr(made, "PERIODIC_FOLDER", str(tmp_path / "cron."))
+    monkeypatch.setattr(made, "HOOKS", ())
     return made
 
 
@@ -148,6 +149,35 @@ def test_a_script_beside_which_its_unit_runs_is_found(starters: ModuleType, writ
     )
     (unit,) = read(starters).units
     assert (unit.name, unit.weight, unit.scripts) == ("ready.service", "starts", ("ready.sh",))
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        ("Environment=A=1 GUARDS={tmp}/opt", "/bin/sh ${{GUARDS}}/ready.sh"),
+        ('Environment=A=1 "RUN=sh {tmp}/opt/ready.sh"', "/bin/sh -c '$RUN'"),
+        ("EnvironmentFile=-{tmp}/etc/default", "/bin/sh $READY"),
+    ],
+)
+def test_a_script_is_found_behind_a_units_environment(
+    starters: ModuleType, write: Write, tmp_path: Path, given: str, command: str
+) -> None:
+    write("opt/ready.sh", UP)
+    write("etc/default", f"# ours\nREADY={tmp_path}/opt/ready.sh\n")
+    lines = f"[Service]\n{given}\nExecStart={command}\n".format(tmp=tmp_path)
+    write("etc/ready.service", lines)
+    (unit,) = read(starters).units
+    assert (unit.name, unit.weight) == ("ready.service", "starts")
+
+
+@pytest.mark.parametrize(("accept", "starts"), [("yes", True), ("no", False)])
+def test_a_socket_that_starts_a_service_for_each_connection_is_its_trigger(
+    starters: ModuleType, write: Write, accept: str, starts: bool
+) -> None:
+    write("etc/wake@.service", "[Service]\nExecStart=/usr/bin/docker start glm\n")
+    write("etc/wake.socket", f"[Socket]\nListenStream=99\nAccept={accept}\n")
+    (unit,) = read(starters).units
+    assert [t.name for t in unit.triggers] == ["wake.socket"] * starts
 
 
 def test_a_unit_that_starts_an_engines_unit_is_one_too(
@@ -351,6 +381,28 @@ def test_run_parts_passes_over_some_scripts(
     starters: ModuleType, write: Write, name: str, mode: int, why: str | None
 ) -> None:
     assert starters.why_skipped(str(write(f"cron.hourly/{name}", UP, mode))) == why
+
+
+@pytest.mark.parametrize(("mode", "why"), [(0o755, None), (0o644, "not executable")])
+def test_what_runs_when_a_link_comes_up_is_a_script_whatever_its_name(
+    starters: ModuleType,
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: int,
+    why: str | None,
+) -> None:
+    path = write("networkd-dispatcher/routable.d/50-engine.sh", UP, mode)
+    write("networkd-dispatcher/routable.d/40-ntp", "#!/bin/sh\ntrue\n", 0o755)
+    monkeypatch.setattr(starters, "HOOKS", (str(tmp_path / "networkd-dispatcher" / "*.d"),))
+    (script,) = read(starters).scripts
+    assert (script.path, script.inert, script.held) == (str(path), why, False)
+    if why is None:
+        starters.hold({"units": [], "scripts": [str(path)]})
+        assert not path.stat().st_mode & 0o111
+        assert [one.held for one in read(starters).scripts] == [True]
+        starters.rearm()
+        assert path.stat().st_mode & 0o777 == mode
 
 
 # Holding

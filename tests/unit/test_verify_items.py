@@ -300,7 +300,10 @@ def test_one_drift_is_one_line(
         ("shards", {"model files"}),
         ("containers", {"other containers", "restart policies"}),
         ("crontab", {"cron lines"}),
-        ("starters", {"cron folders", "at jobs", "system units", "user units"}),
+        (
+            "starters",
+            {"cron folders", "network hooks", "at jobs", "system units", "user units"},
+        ),
     ],
 )
 def test_a_part_that_was_not_read_is_unknown_and_never_ok(

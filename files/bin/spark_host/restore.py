@@ -26,7 +26,10 @@ from run import Failed
 
 OUR_UNIT = re.compile(r"/etc/systemd/system/([^/]+\.(?:service|timer|socket|path|mount))$")
 SYSTEMD = ("/etc/systemd/", "/etc/rc")
-JOBS = ("/var/spool/cron/", "/etc/cron", "/etc/anacrontab")
+JOBS = (
+    *("/var/spool/cron/", "/etc/cron", "/etc/anacrontab"),
+    *(hook.partition("*")[0] for hook in starters.HOOKS),
+)
 LOGIND = "/etc/systemd/logind.conf.d/"
 NETPLAN = fabric.ETC + "/"
 FABRIC = "fabric links"
@@ -182,8 +185,8 @@ def give_back(
     forced: Collection[str],
 ) -> dict[str, str]:
     """Restore all that can be; {name: why it failed}. In an order in which nothing trips:
-    the network before the units that listen on it, cron's jobs last, since a watchdog that
-    comes to life again wants the rest to be as it was."""
+    the network before the units that listen on it, cron's jobs and what a link runs last, since a
+    watchdog that comes to life again wants the rest to be as it was."""
     failures: dict[str, str] = {}
     todo = [e for e, v in looked if e and v["verdict"] == "restore"]
     fabric_is = next((v["verdict"] for e, v in looked if e is None), "same")

@@ -1,12 +1,13 @@
 """What beside crontabs could start a container or an engine here, and holding it reversibly.
 
-section: units and timers of the system and of users, the cron.* folders, at jobs. Commands and
-their arguments stay on the host; only whether and how they mention an engine leaves it.
+section: units and timers of the system and of users, scripts that cron runs or that run when a link
+    comes up, at jobs. Commands and their arguments stay on the host; only whether and how they
+    mention an engine leaves it.
 
 hold < {"units": [...], "scripts": [...]}   puts a drop-in on each unit with a condition that never
     holds, so that nothing can start it (timer, socket, path, D-Bus, another unit, a person), stops
-    it where asked, and takes the x bit from scripts of the cron.* folders. `systemctl mask` cannot
-    do this: it refuses a unit whose own file lies in /etc/systemd/system.
+    it where asked, and takes the x bit from scripts. `systemctl mask` cannot do this: it refuses a
+    unit whose own file lies in /etc/systemd/system.
 rearm   takes all that away again and starts what ran
 """
 
@@ -43,6 +44,13 @@ RUNTIME = "/run/user/{}/systemd"
 RUNTIME_FOLDERS = ("user", "transient", "generator", "generator.late")  # below it
 PERIODIC_FOLDER = "/etc/cron."
 PERIODIC = ("hourly", "daily", "weekly", "monthly", "yearly")
+# Their scripts run when a link comes up, which a change of the fabric makes it do.
+HOOKS = (
+    "/etc/NetworkManager/dispatcher.d",
+    "/etc/NetworkManager/dispatcher.d/pre-up.d",
+    "/etc/networkd-dispatcher/*.d",
+    "/etc/network/if-up.d",
+)
 AT_FOLDERS = ("/var/spool/cron/atjobs", "/var/spool/at")
 LINGER = "/var/lib/systemd/linger"
 # The container engines themselves: they start containers on request, and by restart policies,
@@ -52,8 +60,12 @@ INFRASTRUCTURE = re.compile(
     r"|podman(-auto-update|-clean-transient|-kube@|-restart|-user-wait-network-online)?)"
     r"\.(service|socket|timer|path)"
 )
+ENVIRONMENT = re.compile(rb"^\s*Environment\s*=\s*(.*)$", re.MULTILINE)
+ENVIRONMENT_FILE = re.compile(rb"^\s*EnvironmentFile\s*=\s*-?(\S+)", re.MULTILINE)
+GIVEN = re.compile(rb"([\"']?)(\w+)=(.*?)\1(?:\s|$)")
 WORKING = re.compile(rb"^\s*WorkingDirectory\s*=\s*-?(\S+)", re.MULTILINE)
 TRIGGER = re.compile(r"^\s*Unit\s*=\s*(\S+)\s*$", re.MULTILINE)
+ACCEPT = re.compile(r"^\s*Accept\s*=\s*(?:yes|true|on|1)\s*$", re.MULTILINE | re.IGNORECASE)
 EXPORT = re.compile(rb"^\w+=.*; export \w+$", re.MULTILINE)
 STARTED_BY = ("WantedBy", "RequiredBy", "UpheldBy", "OnFailureOf", "OnSuccessOf")
 PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,TriggeredBy," + ",".join(STARTED_BY)
@@ -92,6 +104,20 @@ def working(paths: list[str], home: str) -> list[str]:
     return [home if f == b"~" else f.decode("latin-1") for f in found]
 
 
+def variables(paths: list[str]) -> dict[str, list[str]]:
+    """{name: values} that a unit gives to its commands, and in which they may name a script."""
+    found: dict[str, list[str]] = {}
+    for text in map(mentions.text_of, paths):
+        for line in ENVIRONMENT.findall(mentions.JOINED.sub(b" ", text)):
+            for _, name, value in GIVEN.findall(line):
+                found.setdefault(name.decode(), []).append(value.decode("latin-1"))
+        for path in ENVIRONMENT_FILE.findall(text):
+            given = crontab.variables(mentions.text_of(path.decode("latin-1")))
+            for name, values in given.items():
+                found.setdefault(name, []).extend(values)
+    return found
+
+
 def candidates(reader: mentions.Reader, folders: Iterable[str], home: str) -> list[dict[str, Any]]:
     """Units whose commands mention an engine: {name, path, weight, direct, scripts, held}."""
     found = []
@@ -99,8 +125,14 @@ def candidates(reader: mentions.Reader, folders: Iterable[str], home: str) -> li
         commands = commands_of(paths)
         own = reader.own(commands)
         of_package = paths[0].startswith(mentions.PACKAGES)
-        beside = working(paths, home) if commands else []
-        scripts = reader.tokens(commands, home, packages_too=not of_package, beside=beside)
+        given = variables(paths) if b"$" in commands else {}
+        scripts = reader.tokens(
+            commands,
+            home,
+            packages_too=not of_package,
+            beside=working(paths, home) if commands else (),
+            variables=given,
+        )
         weight = mentions.heaviest([own, *(w for _, w in scripts)])
         if weight:
             found.append(
@@ -131,8 +163,10 @@ def triggers_in(folders: Iterable[str], name: str) -> dict[str, str]:
         for kind in ("timer", "path", "socket"):
             for path in sorted(glob.glob(f"{folder}/*.{kind}")):
                 trigger = os.path.basename(path)
-                named = TRIGGER.search(mentions.text_of(path).decode("latin-1"))
-                target = named.group(1) if named else trigger.rsplit(".", 1)[0] + ".service"
+                text = mentions.text_of(path).decode("latin-1")
+                named = TRIGGER.search(text)
+                each = "@" if kind == "socket" and ACCEPT.search(text) else ""
+                target = named[1] if named else f"{trigger.rsplit('.', 1)[0]}{each}.service"
                 # Of a template any instance will do: Unit=lane@1.service or lane@%i.service.
                 of_template = "@." in name and re.sub(r"@[^@]*\.", "@.", target)
                 if name in (target, f"{target}.service", of_template) and trigger not in found:
@@ -251,8 +285,9 @@ def units(reader: mentions.Reader) -> list[dict[str, Any]]:
 
 
 def why_skipped(path: str) -> str | None:
-    """Why run-parts passes over a script, None for one that it runs."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", os.path.basename(path)):
+    """Why nobody runs a script of these folders, None for one that is run."""
+    by_name = path.startswith(PERIODIC_FOLDER)
+    if by_name and not mentions.RUNNABLE.fullmatch(os.path.basename(path)):
         return "run-parts ignores such a name"
     if not os.stat(path).st_mode & stat.S_IXUSR:
         return "not executable"
@@ -261,8 +296,8 @@ def why_skipped(path: str) -> str | None:
 
 def scripts(reader: mentions.Reader) -> list[dict[str, Any]]:
     found = []
-    for period in PERIODIC:
-        for path in sorted(glob.glob(f"{PERIODIC_FOLDER}{period}/*")):
+    for folder in (*(f"{PERIODIC_FOLDER}{period}" for period in PERIODIC), *HOOKS):
+        for path in sorted(glob.glob(folder + "/*")):
             if os.path.isfile(path) and reader.file(path, "/root"):
                 why = why_skipped(path)
                 held = bool(why) and path in load()["scripts"]
