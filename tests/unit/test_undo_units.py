@@ -286,6 +286,7 @@ def test_some_units_are_given_back_and_held_again_while_others_stay(
         assert (root / "active" / "cups.service").exists()
         assert not (system(root) / "dbus-org.bluez.service").is_symlink(), "bluetooth stays down"
         assert not (system(root) / "colord.service").is_symlink()
+        assert (system(root) / "printd.service").is_symlink(), "the alias of cups"
         assert rearm(["colord.service", "cups.service", "cups.socket"], [str(own)]) == {
             "restored": [],
             "notes": [],

@@ -25,7 +25,8 @@ def belongs(entry: dict[str, Any], names: Collection[str], paths: Collection[str
     if entry["kind"] == "settings":
         return entry["name"] in {f"unit.{name}" for name in names}
     path = entry["path"]
-    of_unit = path.startswith((*links.FOLDERS,)) and os.path.basename(path) in names
+    ends = {os.path.basename(path), os.path.basename(entry.get("link", ""))}  # an alias leads to it
+    of_unit = path.startswith((*links.FOLDERS,)) and not ends.isdisjoint(names)
     return path in paths or of_unit or path in map(units.drop_in, names)
 
 
