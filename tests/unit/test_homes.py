@@ -155,6 +155,16 @@ def test_a_home_on_another_disk_counts_where_the_same_person_owns_it(disk: Path)
     assert (far / "systemd/user/b.service").read_bytes() == b"x"
 
 
+@pytest.mark.skipif(bool(os.getuid()), reason="who is not root has only one owner's folders")
+def test_a_link_that_somebody_made_where_all_may_is_not_roots(disk: Path) -> None:
+    home_in(disk)
+    (disk / "link").symlink_to("system")
+    put(f"{disk}/link/user/b.service")
+    os.lchown(disk / "link", *OWNER)
+    with pytest.raises(Failed, match=f"leads out of {disk}/link: not touched"):
+        put(f"{disk}/link/user/c.service")
+
+
 def test_a_path_of_root_alone_is_left_as_it_is() -> None:
     with homes.pinned("/etc/sysctl.d/a.conf") as there:
         assert there == "/etc/sysctl.d/a.conf"

@@ -40,6 +40,8 @@ def hub() -> Iterator[Hub]:
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)  # between tries
+    for name in ("fsync", "fdatasync"):  # hundreds of runs, and no power cut
+        monkeypatch.setattr(os, name, lambda _: None)
 
 
 def written(path: Path, data: bytes) -> None:
@@ -157,6 +159,29 @@ def test_models_that_turn_into_a_link_under_way_lead_root_nowhere(
         assert not [path for path, one in got.items() if SECRET in one[2]], f"at call {number}"
     assert number > 3
     monkeypatch.undo()
+
+
+def test_a_link_of_roots_own_to_a_users_folder_makes_it_no_folder_of_root(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, hub: Hub
+) -> None:
+    """/models, which root made, in a home that can be turned under it; `sudo mkdir` in there."""
+    for number in itertools.count():
+        models = folders_in(disk / str(number))
+        for path in (models, *models.rglob("*")):
+            os.chown(path, 0, 0)
+        system = disk / str(number) / "system"
+        (disk / str(number) / "models").symlink_to(models)
+        monkeypatch.setattr(proofs, "RECORDS", str(disk / str(number) / "records"))
+        monkeypatch.setattr(journal, "ROOT", str(disk / str(number) / "lib" / "journal"))
+        before = seen(system)
+        with monkeypatch.context() as patch:
+            just_before(patch, number, functools.partial(turn, models))
+            with contextlib.suppress(Failed, OSError, AssertionError):
+                linked(disk / str(number) / "models", hub)
+        if not models.is_symlink():
+            break
+        assert seen(system) == before, f"at call {number}"
+    assert number > 3
 
 
 @pytest.mark.parametrize("act", ACTS)

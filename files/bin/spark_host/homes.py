@@ -10,23 +10,39 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 
 from run import Failed
 
+LINKS_FOLLOWED = 40  # as the kernel
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def top_of(path: str) -> str | None:
-    """The first folder above a path that is not root's, None when all of them are."""
-    top = ""
-    for name in path.split("/")[1:-1]:
-        top += "/" + name
+    """The first folder on the way to a path, links followed, that is not root's; None when all of
+    them are. A link that somebody else made, as all may in /tmp, is as good as their folder."""
+    here, left, followed = "", path.split("/")[:-1], 0
+    while left:
+        name = left.pop(0)
+        if name in ("", "."):
+            continue
+        step = os.path.dirname(here) if name == ".." else f"{here}/{name}"
         try:
-            if os.stat(top).st_uid:
-                return top
+            info = os.lstat(step or "/")
+            target = os.readlink(step) if stat.S_ISLNK(info.st_mode) else None
         except OSError:  # from here on nothing is there
             return None
+        if info.st_uid:
+            return step
+        if target is None:
+            here = step
+            continue
+        followed += 1
+        if followed > LINKS_FOLLOWED:
+            return None
+        here = "" if target.startswith("/") else here
+        left = target.split("/") + left
     return None
 
 
@@ -52,14 +68,14 @@ def pinned(path: str) -> Iterator[str]:
     if top is None:
         yield path
         return
-    # A home may lead to another disk: nothing is lost where the same person owns the folder.
     folder = os.path.realpath(os.path.dirname(path))
     home = top_of(folder + "/")
     if home is None:
         raise Failed(f"{path} leads out of {top}: not touched")
     fd = opened(home, path)
     try:
-        if os.fstat(fd).st_uid != os.stat(top).st_uid:
+        # A home may lead to another disk: nothing is lost where the same person owns the folder.
+        if os.fstat(fd).st_uid != os.lstat(top).st_uid:
             raise Failed(f"{path} leads out of {top}: not touched")
         for name in os.path.relpath(folder, home).split("/"):
             below = opened(name, path, fd)

@@ -17,7 +17,6 @@ from typing import Any
 import homes
 
 FICLONE = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int), the same on x86 and arm64
-LINKS_FOLLOWED = 40  # as the kernel
 PART = ".spark-converge-part"  # after the name of a file that is on its way
 MODE = 0o644
 
@@ -55,7 +54,7 @@ def why_unseen(path: str, outside: str, inside: str) -> str | None:
             continue
         followed += 1
         target = os.readlink(step)
-        if followed > LINKS_FOLLOWED:
+        if followed > homes.LINKS_FOLLOWED:
             return "too many links"
         if target.startswith("/"):
             if not f"{target}/".startswith(f"{inside}/"):
