@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import re
 import shlex
 from datetime import datetime
 from typing import Any
@@ -28,6 +30,13 @@ def test_nothing_is_there_but_the_wanted_rank(
         assert labels["com.docker.compose.project"] == stack.compose.project
     else:
         assert (labels[f"{LABEL}stack"], labels[f"{LABEL}rank"]) == (stack.name, str(node.rank))
+
+
+def test_podman_runs_no_engine_of_the_stack(host: Host, stack: Stack) -> None:
+    """Each container of podman's has a monitor that names it."""
+    names = re.findall(r" -n (\S+)", read(host, "ps -C conmon -o args= || true"))
+    patterns = stack.recognise.name_patterns
+    assert [name for name in names if any(fnmatch.fnmatch(name, p) for p in patterns)] == []
 
 
 def test_rank_runs_the_locked_image(host: Host, stack: Stack) -> None:

@@ -1,4 +1,4 @@
-"""Timers and cron folders that would bring another stack back."""
+"""Timers, cron folders and hooks of links that would bring another stack back."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ for timer in $(systemctl list-units --type=timer --state=active --plain --no-leg
 done
 """
 FOLDERS = r"find /etc/cron.hourly /etc/cron.daily /etc/cron.weekly /etc/cron.monthly"
+HOOKS = r"find -L /etc/NetworkManager/dispatcher.d /etc/networkd-dispatcher /etc/network/if-up.d"
 
 
 def test_no_timer_starts_an_engine(host: Host) -> None:
@@ -38,5 +39,11 @@ def test_no_timer_starts_an_engine(host: Host) -> None:
 
 def test_no_script_of_a_cron_folder_starts_an_engine(host: Host) -> None:
     run = f"{FOLDERS} -perm -100 -type f -not -name '*.*' 2> /dev/null"
+    words = STARTS_ENGINES.pattern
+    assert read(host, f"{run} | xargs -r grep -lsIwE '{words}' || true").split() == []
+
+
+def test_no_script_that_a_link_runs_when_it_comes_up_starts_an_engine(host: Host) -> None:
+    run = f"{HOOKS} -perm -100 -type f 2> /dev/null"
     words = STARTS_ENGINES.pattern
     assert read(host, f"{run} | xargs -r grep -lsIwE '{words}' || true").split() == []
