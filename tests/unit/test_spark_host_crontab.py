@@ -128,6 +128,32 @@ def test_what_starts_nothing_is_no_starter(
     assert section()["starters"] == []
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (b"A=1", "1"),
+        (b" 'A' = \"x y\" \r", "x y"),
+        (b"A='x", "'x"),
+        (b'A="', '"'),
+        (b"A =", ""),
+        (b"A=b=c # d", "b=c # d"),
+    ],
+)
+def test_an_assignment_is_read_as_cron_does(line: bytes, value: str) -> None:
+    assert crontab.variables(b"#A=0\n" + line + b"\n* * * * * A=2 x\n") == {"A": [value]}
+
+
+def test_a_table_of_odd_names_and_many_variables_is_read_all_the_same(spool: Path) -> None:
+    """Anybody may write one: what is read of it as root has a bound."""
+    names = [f"A{n}" for n in range(60)]
+    lines = [f"{name}=x" for name in names] + ["* * * * * " + "".join(f"${n}" for n in names)]
+    (spool / "milo").write_text("\n".join(lines) + "\n")
+    (spool.parent / "cron.d").mkdir()
+    (spool.parent / "cron.d" / "odd").write_bytes(b"* * * * * a\0b /x\n* *\n@daily\n")
+    found = section()
+    assert (list(found["users"]), found["starters"]) == (["milo"], [])
+
+
 @pytest.mark.parametrize("held", ["", "#SPARK-HELD-20260826 "])
 def test_a_line_of_a_system_table_runs_in_the_home_of_its_user(
     spool: Path, monkeypatch: pytest.MonkeyPatch, held: str

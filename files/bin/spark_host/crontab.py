@@ -35,9 +35,7 @@ INTERPRETER = re.compile(r"-?((ba|da|z|k|mk|a)?sh|busybox|python[\d.]*|perl|ruby
 ASSIGNED = re.compile(r"\w+=")
 HELD = re.compile(rb"^#[A-Z0-9-]+-\d{8} ")
 # NAME = value, either of them in quotes or not: crontab(5).
-VARIABLE = re.compile(
-    rb"^[ \t]*[\"']?([A-Za-z_]\w*)[\"']?[ \t]*=[ \t]*([\"']?)(.*?)\2[ \t\r]*$", re.MULTILINE
-)
+VARIABLE = re.compile(rb"^[ \t]*[\"']?([A-Za-z_]\w*)[\"']?[ \t]*=(.*)$", re.MULTILINE)
 
 
 def tag_of(entry: dict[str, Any]) -> re.Pattern[bytes]:
@@ -95,7 +93,7 @@ def table(path: str) -> tuple[dict[str, Any], bytes]:
 def home_of(user: str) -> str:
     try:
         return pwd.getpwnam(user).pw_dir
-    except KeyError:
+    except (KeyError, ValueError):  # ValueError: a null byte, which no name has
         return "/nonexistent"
 
 
@@ -114,8 +112,10 @@ def why_inert(path: str) -> str | None:
 def variables(data: bytes) -> dict[str, list[str]]:
     """{name: values} that a table gives to the commands below."""
     found: dict[str, list[str]] = {}
-    for name, _, value in VARIABLE.findall(data):
-        found.setdefault(name.decode(), []).append(value.decode("latin-1"))
+    for name, said in VARIABLE.findall(data):
+        value = said.strip().decode("latin-1")
+        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        found.setdefault(name.decode(), []).append(value[1:-1] if quoted else value)
     return found
 
 

@@ -37,6 +37,7 @@ UNIT_FOLDERS = (
 )
 USER_UNIT_FOLDERS = ("~/.config/systemd/user", "/etc/systemd/user")
 EXEC = re.compile(rb"^\s*Exec(?:StartPre|StartPost|Start|Reload)\s*=\s*(.*)$", re.MULTILINE)
+MEANINGS = 64  # each variable of a word doubles them, and anybody may write a table of many
 VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 JOINED = re.compile(rb"\\\n")
 SCRIPT_LIMIT_BYTES = 262144  # a larger file is a program, not somebody's watchdog script
@@ -174,7 +175,8 @@ def meanings(token: str, variables: Mapping[str, Collection[str]]) -> list[str]:
         name = braced or bare
         written = f"${{{name}}}" if braced else f"${name}"
         for value in variables.get(name, ()):
-            texts += [text.replace(written, value) for text in texts if written in text]
+            more = [text.replace(written, value) for text in texts if written in text]
+            texts = [*texts, *more][:MEANINGS]
     return texts
 
 

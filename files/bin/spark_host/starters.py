@@ -62,6 +62,7 @@ INFRASTRUCTURE = re.compile(
 )
 ENVIRONMENT = re.compile(rb"^\s*Environment\s*=\s*(.*)$", re.MULTILINE)
 ENVIRONMENT_FILE = re.compile(rb"^\s*EnvironmentFile\s*=\s*-?(\S+)", re.MULTILINE)
+LINE_BYTES = 4096  # of a longer one the rest is not looked at: people may write their own units
 GIVEN = re.compile(rb"([\"']?)(\w+)=(.*?)\1(?:\s|$)")
 WORKING = re.compile(rb"^\s*WorkingDirectory\s*=\s*-?(\S+)", re.MULTILINE)
 TRIGGER = re.compile(r"^\s*Unit\s*=\s*(\S+)\s*$", re.MULTILINE)
@@ -109,7 +110,7 @@ def variables(paths: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for text in map(mentions.text_of, paths):
         for line in ENVIRONMENT.findall(mentions.JOINED.sub(b" ", text)):
-            for _, name, value in GIVEN.findall(line):
+            for _, name, value in GIVEN.findall(line[:LINE_BYTES]):
                 found.setdefault(name.decode(), []).append(value.decode("latin-1"))
         for path in ENVIRONMENT_FILE.findall(text):
             given = crontab.variables(mentions.text_of(path.decode("latin-1")))
