@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,9 @@ def test_whoever_is_not_root_is_told_so(
 ) -> None:
     journalled(tmp_path)
     monkeypatch.setattr(undo.os, "geteuid", lambda: 1000)
+    for words in ((), ("--plan",)):
+        assert said(capsys, *words) == (1, ["run it as root: sudo spark-converge-undo"])
+    shutil.rmtree(journal.ROOT)  # as it looks to who may not enter it
     assert said(capsys) == (1, ["run it as root: sudo spark-converge-undo"])
 
 

@@ -34,8 +34,6 @@ NOTHING = {"ok": True, "restored": [], "left": [], "notes": [], "aside": None}
 
 def refusal(signs: dict[str, Any]) -> str | None:
     """Why nothing is given back now, None when nothing speaks against it."""
-    if os.geteuid():
-        return "run it as root: sudo spark-converge-undo"
     busy = engines.running(signs)
     if busy:
         return f"refused while {', '.join(busy)} runs here: stop it first (docker stop)"
@@ -99,6 +97,8 @@ def here(forced: Collection[str]) -> dict[str, Any]:
 def answer(args: argparse.Namespace) -> dict[str, Any]:
     if args.here:
         return here(frozenset(args.force))
+    if os.geteuid():  # who may not read the journal is not told that there is nothing in it
+        return {"ok": False, "message": "run it as root: sudo spark-converge-undo"}
     entries = restore.everything()
     if args.plan:
         looked = restore.look(entries, frozenset(args.force))
