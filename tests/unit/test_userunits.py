@@ -102,3 +102,19 @@ def test_nobody_without_a_manager_or_linger_is_looked_at(
 ) -> None:
     monkeypatch.setattr(starters, "LINGER", str(tmp_path / "none"))
     assert asked() == []
+
+
+def test_a_unit_that_does_not_start_keeps_no_other_down(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, told = tmp_path / "systemctl", tmp_path / "told"
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >> {told}\n'
+        'case $* in "start -- a.service") echo "it needs a screen" >&2; exit 1;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(starters, "manager", lambda *_: [str(program)])
+    ran = [{"name": f"userunit.milo {name}.service", "value": "active"} for name in ("a", "b")]
+    with pytest.raises(module("run").Failed, match="milo: it needs a screen"):
+        userunits.give(ran)
+    assert "start -- b.service" in told.read_text()

@@ -110,10 +110,17 @@ def look(entry: dict[str, Any]) -> dict[str, str]:
 
 
 def give(entries: list[dict[str, Any]]) -> None:
+    """One that does not start keeps none of the others down."""
+    said = []
     for entry in entries:
         user, name = kinds.subject(entry).split(" ")
-        tell(user, "daemon-reload")
-        tell(user, "start", "--", name)
+        try:
+            tell(user, "daemon-reload")
+            tell(user, "start", "--", name)
+        except Failed as error:
+            said.append(str(error))
+    if said:
+        raise Failed("; ".join(said))
 
 
 def main(argv: list[str]) -> dict[str, Any]:
