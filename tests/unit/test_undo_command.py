@@ -258,6 +258,28 @@ def test_a_container_is_given_back_only_as_long_as_it_is_that_one(
     assert (found["name"], found["verdict"]) == ("container a", word)
 
 
+@pytest.mark.parametrize(("installed", "left"), [(True, ["container a"]), (False, [])])
+def test_a_dead_docker_keeps_nothing_else_from_being_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool, left: list[str]
+) -> None:
+    socket = tmp_path / "docker.sock"
+    if installed:
+        socket.touch()
+    monkeypatch.setattr(restore.containers, "SOCKET", str(socket))
+    monkeypatch.setattr(restore.containers, "which", lambda _: False)
+    monkeypatch.setattr(restore.links, "FOLDERS", ())
+    monkeypatch.setattr(restore.starters, "RECORD", str(tmp_path / "held.json"))
+    file = journalled(tmp_path)
+    journal.setting("restart.a.aaaaaaaa", "aaaaaaaa always start", "no")
+    answer = restore.undo(())
+    assert file.read_text() == "original"
+    assert answer["restored"] == [str(file)]
+    assert [one["name"] for one in answer["left"]] == left
+    told = [*answer["notes"], *(one["why"] for one in answer["left"])]
+    assert len(told) == 1
+    assert ("the docker daemon does not answer" if installed else "does not exist") in told[0]
+
+
 @pytest.mark.parametrize(
     ("now", "word"),
     [("performance", "same"), ("schedutil", "restore"), ("powersave", "edited"), (None, "gone")],

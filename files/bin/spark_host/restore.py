@@ -104,14 +104,25 @@ def look(
     found += each(profiles, lambda e: kinds.look_profile(e, daemon))
     found += each(named(entries, "sysctl"), kinds.look_sysctl)
     found += each(named(entries, "aside"), aside.look)
-    policies = named(entries, "restart")
-    there = (containers.inspect_all() or []) if policies else []
-    found += each(policies, lambda e: kinds.look_container(e, there))
+    found += look_containers(named(entries, "restart"))
     found += each(named(entries, "managed"), kinds.look_managed)
     was = was_live(entries)
     if was:
         found.append((None, look_fabric(was, [v for _, v in found])))
     return found
+
+
+def look_containers(
+    policies: list[dict[str, Any]],
+) -> list[tuple[dict[str, Any], dict[str, str]]]:
+    """A daemon that does not answer leaves these unread and nothing else; one that was removed
+    took its containers along."""
+    try:
+        there = containers.inspect_all() if policies and containers.installed() else []
+    except Failed as error:
+        why = str(error)
+        return [(e, kinds.verdict(kinds.container_label(e), "unread", why)) for e in policies]
+    return list(each(policies, lambda e: kinds.look_container(e, there)))
 
 
 def look_unit(entry: dict[str, Any], now: dict[str, str]) -> dict[str, Any]:
