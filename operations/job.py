@@ -49,7 +49,8 @@ class Stage:
 @dataclass
 class Job:
     """name: of the deploy; stack: what shall run (None for jobs that launch nothing); mutated:
-    whether anything was changed; heart: what gives signs of life (operations/lease.py)."""
+    whether anything was changed; heart: what gives signs of life (operations/lease.py); left: names
+    of hosts on which nothing more will be done."""
 
     name: str
     cluster: Cluster
@@ -66,6 +67,7 @@ class Job:
     lock: RLock = field(default_factory=RLock)
     mutated: bool = False
     heart: Any = None
+    left: set[str] = field(default_factory=set)
 
     @property
     def generation(self) -> str:
@@ -115,6 +117,12 @@ class Job:
         if self.stages and self.stages[-1].seconds is None:
             self.stages[-1].seconds = round(now - self.stages[-1].began, 1)
         self.stages.append(Stage(title, now))
+
+    def leave(self, host: Host) -> None:
+        """Give the lease of a host back. pyinfra counts one that failed as active until all others
+        are through the same operation, so no sign of life may take it again meanwhile."""
+        self.left.add(host.name)
+        whisper(host, "lease", "release", self.run_name)
 
     def blame(self, sentence: str) -> None:
         """Keep the first reason; later ones are consequences."""
@@ -177,7 +185,7 @@ def fail(state: State, host: Host, job: Job, sentence: str) -> bool:
     """
     host.log_styled(sentence, fg="red", log_func=logger.error)
     job.blame(sentence)
-    whisper(host, "lease", "release", job.run_name)
+    job.leave(host)
     return False
 
 

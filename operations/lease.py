@@ -52,6 +52,8 @@ def beat(job: Job) -> None:
     while True:
         gevent.sleep(BEAT_S)
         for host in job.reachable():
+            if host.name in job.left:
+                continue
             answer = whisper(host, "lease", "renew", job.reader.lease_text())
             holder = (answer or {}).get("holder")
             if holder and holder["run"] != job.run_name:
@@ -89,5 +91,5 @@ def released(job: Job, rank: int) -> Commands:
     + rank: of this host
     """
     if job.executing and job.mutated:
-        whisper(job.hosts[rank], "lease", "release", job.run_name)
+        job.leave(job.hosts[rank])
     yield from ()

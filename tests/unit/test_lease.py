@@ -10,13 +10,14 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 from pyinfra.api.command import StringCommand
 from pyinfra.connectors.util import CommandOutput
 
 from operations import control
 from operations.job import Job, fail
-from operations.lease import sentences
+from operations.lease import beat, sentences
 from stacks.definition import Stack
 from tests.plan.made_job import made_job
 from tests.plan.made_pair import bare, cluster, locked
@@ -190,6 +191,9 @@ def test_a_run_that_failed_on_a_host_lets_the_next_one_begin_there(
 
     monkeypatch.setattr(host, "run_shell_command", answer)
     monkeypatch.setattr(host, "connected", True)
+    monkeypatch.setattr("operations.lease.BEAT_S", 0.01)
+    heart = gevent.spawn(beat, job)
     assert fail(job.state, host, job, "no space left") is False
-    (line,) = asked
-    assert line.endswith("spark_host lease release mine")
+    gevent.sleep(0.1)
+    heart.kill()
+    assert asked[-1].endswith("spark_host lease release mine"), "no sign of life after that"
