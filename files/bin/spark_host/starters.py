@@ -47,7 +47,7 @@ PERIODIC = ("hourly", "daily", "weekly", "monthly", "yearly")
 # Their scripts run when a link comes up, which a change of the fabric makes it do.
 HOOKS = (
     "/etc/NetworkManager/dispatcher.d",
-    "/etc/NetworkManager/dispatcher.d/pre-up.d",
+    "/etc/NetworkManager/dispatcher.d/*.d",
     "/etc/networkd-dispatcher/*.d",
     "/etc/network/if-up.d",
 )
@@ -95,21 +95,28 @@ def files_of(
 
 def commands_of(paths: list[str]) -> bytes:
     """The Exec lines of a unit's file and drop-ins, as one text."""
-    texts = [mentions.JOINED.sub(b" ", mentions.text_of(path)) for path in paths]
+    return commands_in(texts_of(paths))
+
+
+def texts_of(paths: list[str]) -> list[bytes]:
+    return [mentions.JOINED.sub(b" ", mentions.text_of(path)) for path in paths]
+
+
+def commands_in(texts: list[bytes]) -> bytes:
     return b"\n".join(line for text in texts for line in mentions.EXEC.findall(text))
 
 
-def working(paths: list[str], home: str) -> list[str]:
+def working(texts: list[bytes], home: str) -> list[str]:
     """Where the commands of a unit run: a script may be named without its folder."""
-    found = [folder for path in paths for folder in WORKING.findall(mentions.text_of(path))]
+    found = [folder for text in texts for folder in WORKING.findall(text)]
     return [home if f == b"~" else f.decode("latin-1") for f in found]
 
 
-def variables(paths: list[str]) -> dict[str, list[str]]:
+def variables(texts: list[bytes]) -> dict[str, list[str]]:
     """{name: values} that a unit gives to its commands, and in which they may name a script."""
     found: dict[str, list[str]] = {}
-    for text in map(mentions.text_of, paths):
-        for line in ENVIRONMENT.findall(mentions.JOINED.sub(b" ", text)):
+    for text in texts:
+        for line in ENVIRONMENT.findall(text):
             for _, name, value in GIVEN.findall(line[:LINE_BYTES]):
                 found.setdefault(name.decode(), []).append(value.decode("latin-1"))
         for path in ENVIRONMENT_FILE.findall(text):
@@ -123,16 +130,16 @@ def candidates(reader: mentions.Reader, folders: Iterable[str], home: str) -> li
     """Units whose commands mention an engine: {name, path, weight, direct, scripts, held}."""
     found = []
     for name, paths in files_of(folders).items():
-        commands = commands_of(paths)
+        texts = texts_of(paths)
+        commands = commands_in(texts)
         own = reader.own(commands)
         of_package = paths[0].startswith(mentions.PACKAGES)
-        given = variables(paths) if b"$" in commands else {}
         scripts = reader.tokens(
             commands,
             home,
             packages_too=not of_package,
-            beside=working(paths, home) if commands else (),
-            variables=given,
+            beside=working(texts, home),
+            variables=variables(texts) if b"$" in commands else None,
         )
         weight = mentions.heaviest([own, *(w for _, w in scripts)])
         if weight:
