@@ -20,7 +20,7 @@ from pyinfra.connectors.fake import FakeConnector
 from facts.snapshot import END
 from lab.hub import Hub
 from operations import lock
-from operations.job import Job
+from operations.job import Job, milestone
 from stacks.lock import hosts
 from stacks.lock import hub as source
 from stacks.schema import Lock, LockedModel
@@ -257,6 +257,16 @@ def test_weights_of_another_revision_are_named_before_anything_is_read(model: Pa
     assert found["bytes"] == 0
 
 
+def test_a_survey_that_ends_early_forgets_no_earlier_proof(model: Path) -> None:
+    surveyed(model)
+    entries = [{"name": "config.json", "size": 11000, "sha256": None}]
+    for path in model.glob("*.safetensors"):
+        path.rename(model / f"{path.stem}.bin")
+    request = {"directory": str(model), "revision": REVISION, "entries": entries}
+    assert survey.survey(request, detached.Count("read"))["faults"] == []
+    assert "sub/more.json" in proofs.load(str(model))
+
+
 def test_a_file_that_the_hub_has_a_hash_for_may_be_brought_later(model: Path) -> None:
     (model / "config.json").unlink()
     found = surveyed(model, config=OTHER)
@@ -277,9 +287,9 @@ def test_no_directory_is_one_sentence(tmp_path: Path) -> None:
 
 
 def surveys_of(
-    tmp_path: Path, hub: Hub, revision: str, answer: dict[str, Any]
+    tmp_path: Path, hub: Hub, revision: str, answer: dict[str, Any], reads: bool = True
 ) -> tuple[Job, list[str]]:
-    """Ask the Hub, then both hosts, which answer `answer`; the run and what spark2 was told."""
+    """Ask the Hub, then both hosts, which answer `answer`; the run and the surveys asked for."""
     hub.publish("lab/tiny", {"config.json": b"{}\n", "one.safetensors": b"x" * 2000})
     hub.repositories["lab/tiny"].hashes = False
     lab, dsf = locked("lab", tmp_path), locked("dsf-lab", tmp_path)
@@ -295,13 +305,17 @@ def surveys_of(
         job.state, lock.asked, host=job.hosts[0], job=job, stack=cached,
         model=("lab/tiny", revision),
     )  # fmt: skip
+    add_op(job.state, milestone, host=job.hosts[1], job=job, title="Hub")  # the same step there
     for rank, host in enumerate(job.hosts):
+        if not reads:
+            break
         add_op(job.state, lock.surveyed, host=host, job=job, rank=rank, stack=cached)
     job.state.is_executing = True
     given = FakeConnector.run_shell_command
 
     def noted(self: FakeConnector, *words: Any, **more: Any) -> Any:
-        requests.append(str(more.get("_stdin")))
+        if "survey" in str(words):
+            requests.append(str(more.get("_stdin")))
         return given(self, *words, **more)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(PyinfraError):
@@ -332,8 +346,8 @@ def test_what_a_host_has_instead_is_said_with_the_way_out(tmp_path: Path, hub: H
     assert job.problem.endswith("- and 10 more")
 
 
-def test_a_hub_that_says_no_is_heard_before_anything_is_read(tmp_path: Path, hub: Hub) -> None:
-    job, requests = surveys_of(tmp_path, hub, "gone", {})
+def test_a_hub_that_says_no_ends_the_run_with_its_sentence(tmp_path: Path, hub: Hub) -> None:
+    job, _ = surveys_of(tmp_path, hub, "gone", {}, reads=False)
     assert job.problem is not None
     assert "revision gone of lab/tiny is gone" in job.problem
-    assert requests == []
+    assert lock.PUBLISHED not in job.figures

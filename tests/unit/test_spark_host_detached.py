@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,20 @@ def test_work_that_must_not_meet_waits_for_an_end_that_is_near(
     else:
         start(apart=("fetch",))
     assert len(systemd.started) == (1 if refused else 2)
+
+
+@pytest.mark.parametrize("one", ["shards", "fetch", "survey"])
+@pytest.mark.parametrize("other", ["shards", "fetch", "survey"])
+def test_two_kinds_of_work_on_model_files_never_meet(
+    systemd: Systemd, monkeypatch: pytest.MonkeyPatch, one: str, other: str
+) -> None:
+    """One would read what the other moves, and each keeps its own book of proofs."""
+    detached.start(other, "earlier work", {})
+    systemd.states[f"spark-converge-{other}"] = ["active"]
+    asked = {"directory": "/m", "lock": "a" * 64, "revision": "1" * 40, "full": False}
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
+    with pytest.raises(detached.Failed, match="earlier work is at work here"):
+        module(one).main(["run", "0"])
 
 
 def worked(request: dict[str, Any]) -> dict[str, Any]:

@@ -284,5 +284,6 @@ def subject(request: dict[str, Any]) -> str:
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    work = Work("fetch", subject, fetch, lambda _: Count("brought"), apart=("shards",))
+    apart = ("shards", "survey")
+    work = Work("fetch", subject, fetch, lambda _: Count("brought"), apart)
     return detached.command(work, argv)

@@ -269,5 +269,5 @@ def subject(request: dict[str, Any]) -> str:
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    work = Work("shards", subject, verify, lambda _: Count("read"), apart=("fetch",))
+    work = Work("shards", subject, verify, lambda _: Count("read"), apart=("fetch", "survey"))
     return detached.command(work, argv)

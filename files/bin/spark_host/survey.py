@@ -75,7 +75,7 @@ def read(
 ) -> dict[str, dict[str, Any]]:
     count.total = sum(size for size, _ in todo)
     files = {}
-    book = proofs.Book(directory, {})
+    book = proofs.Book(directory, proofs.load(directory))
     try:
         with concurrent.futures.ThreadPoolExecutor(reading.workers()) as pool:
             jobs = [
