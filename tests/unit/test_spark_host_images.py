@@ -27,6 +27,7 @@ class Daemon:
         self.stream: list[dict[str, Any]] = []
         self.status = 200
         self.present = True
+        self.containers: dict[str, int] = {}  # name, which is its id too -> status of its inspect
         self.info: dict[str, Any] = {"DockerRootDir": str(path.parent), "DriverStatus": []}
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(path))
@@ -48,6 +49,13 @@ class Daemon:
     def _answer(self, path: str) -> bytes:
         if path == "/info":
             return b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(self.info).encode()
+        if path.startswith("/containers/json"):
+            listed = [{"Id": name, "Names": [f"/{name}"]} for name in self.containers]
+            return b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(listed).encode()
+        if path.startswith("/containers/"):
+            name = path.split("/")[2]
+            one = json.dumps({"Id": name, "message": "it is broken"})
+            return f"HTTP/1.0 {self.containers[name]} x\r\n\r\n{one}".encode()
         if path.startswith("/images/create"):
             lines = "".join(json.dumps(line) + "\r\n" for line in self.stream)
             return f"HTTP/1.0 {self.status} x\r\nA: b\r\n\r\n{lines}".encode()
@@ -96,6 +104,16 @@ def test_the_daemon_is_asked_for_the_digest_and_its_bytes_are_counted(daemon: Da
     (create,) = [asked for asked in daemon.asked if asked.startswith("POST")]
     assert f"tag={DIGEST.replace(':', '%3A')}" in create
     assert "X-Registry-Auth" not in create
+
+
+def test_a_container_that_vanished_is_gone_and_one_that_cannot_be_read_is_not(
+    daemon: Daemon,
+) -> None:
+    daemon.containers = {"engine": 200, "gone": 404}
+    assert [one["Id"] for one in containers.inspect_all()] == ["engine"]
+    daemon.containers["old-engine"] = 500
+    with pytest.raises(run.Failed, match="says 500 of the container old-engine"):
+        containers.inspect_all()
 
 
 def test_progress_is_of_the_size_that_the_lock_says() -> None:

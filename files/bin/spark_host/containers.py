@@ -49,8 +49,12 @@ def inspect_all() -> list[dict[str, Any]]:
     found = []
     for one in listed:
         status, document = ask(f"/containers/{one['Id']}/json")
-        if status == 200:  # one that vanished in between is gone
-            found.append(document)
+        if status == 404:  # it vanished in between
+            continue
+        if status != 200:
+            name = (one.get("Names") or [one["Id"][:12]])[0].lstrip("/")
+            raise Failed(f"the docker daemon says {status} of the container {name}: {document}")
+        found.append(document)
     return found
 
 
