@@ -516,6 +516,13 @@ def test_unfinished_downloads_in_folders_below_are_listed(model: Path) -> None:
     ]
 
 
+def test_links_beside_a_model_are_not_searched(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "y.spark-converge-part").write_bytes(b"somebody's")
+    (model / "data").symlink_to(tmp_path / "disk")
+    assert module("place").leftovers(str(model)) == []
+
+
 def test_a_name_that_no_terminal_shows_is_written_out(model: Path) -> None:
     """Else printing it ends the run; what is asked for later still has its own bytes."""
     entries = manifest(model)

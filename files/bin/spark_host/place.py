@@ -170,16 +170,24 @@ def inodes(directory: str) -> set[int]:
     return found
 
 
+def below(top: str, end: str) -> Iterator[str]:
+    """Paths of files by the end of their names, hidden folders left out. No link is followed: one
+    may lead back up, or to the whole of another disk."""
+    for folder, folders, files in os.walk(top):
+        folders[:] = [name for name in folders if name[0] != "."]
+        yield from (f"{folder}/{name}" for name in files if name.endswith(end))
+
+
 def leftovers(directory: str) -> list[dict[str, Any]]:
     """[{"path", "bytes", "what"}]: unfinished downloads, other revisions; never removed by us."""
     cache = cache_of(directory)
     left = []
     download = f"{directory}/.cache/huggingface/download"
-    unfinished = [f"{directory}/**/*{PART}", f"{download}/**/*.incomplete"]
+    unfinished = [(directory, PART), (download, ".incomplete")]
     if cache:
-        unfinished += [f"{cache}/blobs/*.incomplete", f"{cache}/blobs/*{PART}"]
-    for pattern in unfinished:
-        for path in sorted(glob.glob(pattern, recursive=True)):
+        unfinished += [(f"{cache}/blobs", ".incomplete"), (f"{cache}/blobs", PART)]
+    for top, end in unfinished:
+        for path in sorted(below(top, end)):
             size = os.path.getsize(path) if os.path.isfile(path) else 0
             left.append({"path": shown(path), "bytes": size, "what": "unfinished download"})
     if cache:
