@@ -40,11 +40,12 @@ def unreadable(found: Cpufreq) -> list[str]:
 
 
 def not_offered(found: Cpufreq, want: str) -> list[str]:
-    """A sentence for each policy that does not offer the governor."""
+    """A sentence for each policy that neither offers the governor nor runs under it: what a driver
+    offers is not always said."""
     return [
         f"{p.name} offers {' '.join(p.offered) or 'nothing'}, not {want}"
         for p in found.policies
-        if not p.offline and want not in p.offered
+        if not p.offline and want not in (*p.offered, p.governor)
     ]
 
 

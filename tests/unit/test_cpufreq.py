@@ -63,6 +63,7 @@ def test_c03_a_governor_that_is_not_offered_is_said_with_the_list() -> None:
     assert not_offered(found(policy0=("performance", [], "0")), "schedutil") == [
         "policy0 offers nothing, not schedutil"
     ]
+    assert not_offered(found(policy0=("schedutil", [], "0")), "schedutil") == []
 
 
 @pytest.mark.parametrize("left", [None, "performance"])
