@@ -52,6 +52,11 @@ class Run:
         mark = f"[fake] simulating command on @fake/{host}: "
         return [line.split(mark, 1)[1] for line in self.err.splitlines() if mark in line]
 
+    def acts(self, host: str) -> list[str]:
+        """Those of them that neither read nor, in a run that failed, give its lease back."""
+        harmless = (" snapshot ", " lease release ")
+        return [c for c in self.commands(host) if not any(words in c for words in harmless)]
+
     def refusal(self) -> list[str]:
         """The reasons of a refused run, each once, whatever line of it they stand on."""
         lines = (line.split("]", 1)[-1].strip() for line in self.err.splitlines())
