@@ -99,7 +99,7 @@ def test_a_host_that_is_gone_refuses_and_names_the_console_command(pair: Made) -
     (said,) = run.refusal()
     assert "spark2: cannot be reached" in said
     assert "sudo /usr/local/sbin/spark-converge-undo" in said
-    assert run.commands("spark1") == []
+    assert run.acts("spark1") == []
 
 
 def executed(pair: Made, answer: dict[str, Any], **words: str) -> Run:
