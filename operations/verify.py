@@ -11,8 +11,10 @@ from typing import Any
 from pyinfra.api.host import Host
 from rich.console import Console
 
+from facts.fabric import Fabric
 from facts.snapshot import HostState, unread
 from facts.unknown import Unknown
+from inventory.schema import Cluster
 from operations import pair, parity, rdma
 from operations.item import Item, judged
 from operations.items import items
@@ -41,8 +43,16 @@ def states_of(job: Job) -> list[HostState]:
     return [unread(why) if (why := why_unread(job, host)) else job.read(host) for host in job.hosts]
 
 
+def severed(cluster: Cluster, state: HostState) -> bool:
+    """Is no cable of the fabric left on a host? False where a port was not read or not found."""
+    found = state.fabric.links if isinstance(state.fabric, Fabric) else {}
+    ports = cluster.fabric.interfaces
+    return all(name in found and not found[name].carrier for name in ports)
+
+
 def serving(job: Job, stack: Stack, states: list[HostState]) -> Item:
-    """Does the set of ranks answer? Asked with a real completion, only when all looks right."""
+    """Does the set of ranks answer? Asked with a real completion, only when all looks right: ranks
+    without a cable between them would keep the question for as long as a completion may take."""
     name, wanted = "serving", f"{stack.name} answers, or nothing runs"
     missing = [h.name for h in job.hosts if why_unread(job, h)]
     if missing:
@@ -57,6 +67,14 @@ def serving(job: Job, stack: Stack, states: list[HostState]) -> Item:
         return Item("cluster", name, wanted, told, "unknown")
     if not parity.runs_anywhere(states, job.known):
         return judged("cluster", name, wanted, "nothing runs; deploys/serve.py starts it", True)
+    cut = [
+        node.name
+        for node, state in zip(job.cluster.nodes, states, strict=True)
+        if severed(job.cluster, state)
+    ]
+    if cut:
+        told = f"not asked: no cable of the fabric carries on {', '.join(cut)}"
+        return judged("cluster", name, wanted, told, False)
     why = pair.faults(job, fabric_too=False)
     seen = "; ".join(why) or f"{stack.name} gave a real completion"
     return judged("cluster", name, wanted, seen, not why)

@@ -82,6 +82,20 @@ def test_a_pair_that_runs_rightly_but_does_not_answer_is_not_serving(pair: Make)
     assert found["counts"]["drift"] == 1
 
 
+def test_ranks_without_a_cable_between_them_are_not_asked(pair: Make) -> None:
+    """Their answer would be awaited for a minute while the page tells what is wrong."""
+    made = pair()
+    made.snapshots[:] = [
+        snapshot | {"machine": MACHINE} for snapshot in running(made.cluster, made.lab, made.dsf)
+    ]
+    for name in made.cluster.fabric.interfaces:
+        made.snapshots[1]["fabric"]["interfaces"][name]["carrier"] = False
+    run = made.run("verify")
+    told = result(run)["serving"]
+    assert told["verdict"] == "drift"
+    assert told["found"] == "not asked: no cable of the fabric carries on spark2"
+
+
 @pytest.mark.parametrize("arguments", [("--dry",), ("-y",), ()])
 def test_nothing_is_executed_whatever_the_flags(pair: Make, arguments: tuple[str, ...]) -> None:
     made = converge(pair())
