@@ -48,9 +48,9 @@ class Stage:
 
 @dataclass
 class Job:
-    """name: of the deploy; stack: what shall run (None for jobs that launch nothing); mutated:
-    whether anything was changed; heart: what gives signs of life (operations/lease.py); left: names
-    of hosts on which nothing more will be done."""
+    """name: of the deploy; stack: what shall run (None for jobs that launch nothing); heart:
+    what gives signs of life (operations/lease.py); left: names of hosts on which nothing more will
+    be done."""
 
     name: str
     cluster: Cluster
@@ -65,7 +65,6 @@ class Job:
     closed: bool = False
     answers: dict[bool, list[str]] = field(default_factory=dict)
     lock: RLock = field(default_factory=RLock)
-    mutated: bool = False
     heart: Any = None
     left: set[str] = field(default_factory=set)
 
@@ -106,7 +105,6 @@ class Job:
     def changed(self, host: Host) -> None:
         """Something on the host is no longer as it was read."""
         self.reader.forget(host)
-        self.mutated = self.mutated or self.executing
         self.answers.pop(self.executing, None)
 
     def enter(self, title: str) -> None:
