@@ -24,7 +24,7 @@ from facts.snapshot import HostState
 from inventory.schema import Node
 from operations import shards
 from operations.detached import awaited, done, volume
-from operations.job import Commands, Job, fail, refuse, stop_planning
+from operations.job import Commands, Job, fail, refuse_beforehand
 from operations.preflight import absent_hosts
 from operations.remote import RemoteError, call
 from operations.sources import Transfer, transfers
@@ -70,9 +70,7 @@ def allowed(job: Job, stack: Stack) -> Commands:
     said = complaints(job, stack)
     if not said:
         return
-    if not job.executing:
-        stop_planning(job, said)
-    yield refuse(job, "\n    - ".join(["refused before any change:", *said]))
+    yield refuse_beforehand(job, said)
 
 
 def unproven(job: Job, stack: Stack) -> dict[str, str]:

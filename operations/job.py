@@ -232,6 +232,13 @@ def stop_planning(job: Job, sentences: list[str]) -> None:
     raise PyinfraError(f"{job.name} refuses:\n" + "\n".join(f"    - {s}" for s in sentences))
 
 
+def refuse_beforehand(job: Job, sentences: list[str]) -> FunctionCommand:
+    """The command that fails this operation before anything was changed; ends a plan at once."""
+    if not job.executing:
+        stop_planning(job, sentences)
+    return refuse(job, "\n    - ".join(["refused before any change:", *sentences]))
+
+
 def receipts_folder() -> Path:
     """Where receipts and collected logs go on the control machine (XDG_STATE_HOME)."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"

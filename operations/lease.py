@@ -8,7 +8,7 @@ from pyinfra.api.operation import operation
 
 from facts.lease import Holder, Lease
 from operations.control import has_ended
-from operations.job import Commands, Job, refuse, stop_planning
+from operations.job import Commands, Job, refuse_beforehand
 from operations.preflight import absent_hosts
 from operations.remote import whisper
 
@@ -74,10 +74,8 @@ def alone(job: Job, partly: bool = False) -> Commands:
     if not partly and absent_hosts(job):
         return  # the preflight refuses, and reads no host
     said = sentences(job)
-    if said and not job.executing:
-        stop_planning(job, said)
     if said:
-        yield refuse(job, "\n    - ".join(["refused before any change:", *said]))
+        yield refuse_beforehand(job, said)
     elif job.executing and job.heart is None:
         job.heart = gevent.spawn(beat, job)
 

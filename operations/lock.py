@@ -14,7 +14,7 @@ from pyinfra.api.state import State
 
 from operations import shards
 from operations.detached import done, volume
-from operations.job import Commands, Job, fail, refuse, stop_planning
+from operations.job import Commands, Job, fail, refuse_beforehand
 from operations.preflight import absent_hosts
 from operations.remote import RemoteError
 from stacks import definition
@@ -36,9 +36,7 @@ def allowed(job: Job) -> Commands:
     said = absent_hosts(job)
     if not said:
         return
-    if not job.executing:
-        stop_planning(job, said)
-    yield refuse(job, "\n    - ".join(["refused before any change:", *said]))
+    yield refuse_beforehand(job, said)
 
 
 def _ask(state: State, host: Host, job: Job, stack: Stack, model: tuple[str, str]) -> bool:

@@ -29,7 +29,7 @@ from operations import (
     resurrection,
     shards,
 )
-from operations.job import Commands, Job, refuse, stop_planning
+from operations.job import Commands, Job, refuse_beforehand
 from operations.pair import by_podman, foreign, podman_engines, specs
 from stacks.definition import Stack, StackError
 from stacks.render import check_pair
@@ -191,6 +191,4 @@ def passed(job: Job, governor: str, launches: bool, settles: bool) -> Commands:
     if not said:
         advise(job, launches)
         return
-    if not job.executing:
-        stop_planning(job, said)
-    yield refuse(job, "\n    - ".join(["refused before any change:", *said]))
+    yield refuse_beforehand(job, said)

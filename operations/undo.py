@@ -15,7 +15,7 @@ from pyinfra.api.state import State
 from facts.journal import Entry
 from facts.snapshot import HostState
 from facts.unknown import Unknown
-from operations.job import Commands, Job, fail, refuse, stop_planning
+from operations.job import Commands, Job, fail, refuse_beforehand
 from operations.pair import engines, podman_engines
 from operations.preflight import absent_hosts
 from operations.program import UNDO_COMMAND, engine_signs, missing
@@ -64,9 +64,7 @@ def allowed(job: Job) -> Commands:
     said = complaints(job)
     if not said:
         return
-    if not job.executing:
-        stop_planning(job, said)
-    yield refuse(job, "\n    - ".join(["refused before any change:", *said]))
+    yield refuse_beforehand(job, said)
 
 
 def announce(host: Host, entries: Sequence[Entry], force: Sequence[str]) -> None:
