@@ -67,9 +67,7 @@ def make_dirty(home: LabHome, image: str) -> None:
 def wait_booted(home: LabHome, host: str) -> None:
     """Wait for SSH and for the last unit of the boot. Raises LabError when a unit failed."""
     ssh.wait(home, host)
-    state = ssh.run(
-        home, host, "systemctl is-system-running --wait || true", timeout_s=ssh.BOOT_S
-    ).strip()
+    state = ssh.wait_units(home, host)
     if state != "running":
         failed = ssh.run(home, host, "systemctl list-units --failed --plain --no-legend").split()
         raise LabError(f"{host} is {state}, expected running; failed: {' '.join(failed[:1])}")

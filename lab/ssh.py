@@ -92,6 +92,26 @@ def wait(home: LabHome, host: str, not_boot: str | None = None) -> None:
     )
 
 
+def wait_units(home: LabHome, host: str) -> str:
+    """Wait until every unit of a guest's boot is done; the state then: running or degraded.
+
+    Asked again and again over connections of their own: one that was made early in a boot has been
+    seen to end before the boot did. Raises LabError after BOOT_S.
+    """
+    started = time.monotonic()
+    state = ""
+    while time.monotonic() - started < BOOT_S:
+        try:
+            state = run(home, host, "systemctl is-system-running || true", timeout_s=60.0).strip()
+        except LabError as error:
+            state = str(error)
+            drop_shared(home, host)
+        if state in ("running", "degraded"):
+            return state
+        time.sleep(1)
+    raise LabError(f"{host} was still booting after {BOOT_S:.0f} s: {state}")
+
+
 def drop_shared(home: LabHome, host: str) -> None:
     """End a host's shared connection: a guest that was restored or reset knows nothing of it."""
     base = ["ssh", "-F", str(home.ssh_config)]

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from lab.paths import lab_home
-from lab.ssh import boot_id, wait
+from lab.ssh import boot_id, wait, wait_units
 
 REPOSITORY = Path(__file__).parents[1]
 INVENTORY = "inventory/lab.py"
@@ -175,7 +175,7 @@ def reboot() -> None:
         before = boot_id(lab_home(), host)
         on(host, "(sleep 1; systemctl reboot) > /dev/null 2>&1 &")
         wait(lab_home(), host, not_boot=before)
-        on(host, "systemctl is-system-running --wait || true")
+        wait_units(lab_home(), host)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(one, HOSTS))

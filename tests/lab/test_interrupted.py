@@ -14,6 +14,7 @@ import pytest
 
 from lab.pair import power
 from lab.paths import lab_home
+from lab.ssh import wait_units
 from tests.lab.given_back import assert_as_before, look
 from tests.running_lab import HOSTS, job, lab, on, ran, remove_ranks, started
 
@@ -138,5 +139,5 @@ def test_a_host_whose_plug_was_pulled_ten_times_is_completed_by_the_next_run_and
         assert "Traceback" not in text, f"{point}:\n{text}"
         assert HOST in text, f"{point}:\n{text}"
         lab("power", HOST, "on")
-        on(HOST, "systemctl is-system-running --wait || true")
+        wait_units(lab_home(), HOST)
     assert_completed_and_undone(before, state_home)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.paths import lab_home
+from lab.ssh import wait_units
 from tests.running_lab import (
     HOSTS,
     REPOSITORY,
@@ -166,7 +168,7 @@ def test_roce_device_follows_the_bond_and_survives_a_reset(fresh: None) -> None:
     boot = on("spark2", "cat /proc/sys/kernel/random/boot_id")
     lab("power", "spark2", "reset")
     assert on("spark2", "cat /proc/sys/kernel/random/boot_id") != boot
-    on("spark2", "systemctl is-system-running --wait")
+    assert wait_units(lab_home(), "spark2") == "running"
     assert on("spark2", parent).strip() == "bond0"
     gids = on("spark2", "cat /sys/class/infiniband/rocep1s0f0/ports/1/gids/*")
     assert "0000:0000:0000:0000:0000:ffff:c0a8:6402" in gids

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lab.pair import power as reset
 from lab.paths import lab_home
+from lab.ssh import wait_units
 from tests.lab.acceptance_run import failing
 from tests.running_lab import (
     HOSTS,
@@ -86,5 +87,5 @@ def test_hosts_are_as_wanted_after_a_reset(first_serve: FirstServe) -> None:
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda host: reset(lab_home(), host, "reset"), HOSTS))
     for host in HOSTS:
-        on(host, "systemctl is-system-running --wait || true")
+        wait_units(lab_home(), host)
     assert failing(HOSTS, "-k", AFTER_BOOT) == set()
