@@ -16,7 +16,7 @@ from operations import lease, program
 
 if not host.data.get("rollback_stack"):
     raise PyinfraError("the owner's file names no rollback_stack")
-run = begin("rollback_dsf", host.data.rollback_stack)
+run = begin("rollback_dsf", host.data.rollback_stack, extra=("holders",))
 rank = host.data.rank
 stack = run.stack
 assert stack is not None  # noqa: S101 - begin() refuses an unknown name

@@ -13,7 +13,7 @@ from deploys.steps.launch import launch
 from deploys.steps.takeover import clean, hold_watchdogs, tear_down
 from operations import fabric, job, lease
 
-run = begin("serve", host.data.stack)
+run = begin("serve", host.data.stack, extra=("holders",))
 rank = host.data.rank
 stack = run.stack
 assert stack is not None  # noqa: S101 - begin() refuses an unknown name

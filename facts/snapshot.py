@@ -31,6 +31,7 @@ from facts import (
     crontab,
     discovered,
     fabric,
+    holders,
     images,
     journal,
     lease,
@@ -109,7 +110,8 @@ class HostState:
     files: Mapping[str, OwnFile | None] | Unknown
     program: str | Unknown | None
     record: Mapping[str, Any] | Unknown
-    leftovers: Mapping[str, tuple[Leftover, ...]] | Unknown | None  # None: not asked for
+    holders: holders.Holders | Unknown | None  # None: not asked for
+    leftovers: Mapping[str, tuple[Leftover, ...]] | Unknown | None
     machine: machine.Machine | Unknown | None  # None: not asked for
     gpu: Gpus | Unknown | None
     discovered: discovered.Discovered | Unknown | None
@@ -176,6 +178,7 @@ def state_of(answer: object) -> HostState:
         files=parsed(part.get("files"), files_of),
         program=parsed(part.get("program"), lambda s: s["sha256"]),
         record=parsed(part.get("record"), dict),
+        holders=parsed(part["holders"], holders.parse) if "holders" in part else None,
         leftovers=parsed(part["leftovers"], shards.leftovers) if "leftovers" in part else None,
         machine=parsed(part["machine"], machine.parse) if "machine" in part else None,
         gpu=parsed(part["gpu"], machine.gpus) if "gpu" in part else None,

@@ -10,7 +10,10 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
+from facts.holders import parse as parse_holders
 from facts.memory import Memory
+from facts.unknown import Unknown, parsed
+from operations import holders
 from operations.job import Commands, Job, fail, refuse
 from operations.pair import faults
 from operations.remote import RemoteError, call
@@ -92,6 +95,17 @@ def kept_cache(before: Mapping[str, int], after: Mapping[str, int]) -> str | Non
     )
 
 
+def largest(host: Host) -> str:
+    """What holds the most memory outside of docker, for a sentence that fails."""
+    try:
+        found = parsed(call(host, "holders", timeout_s=60), parse_holders)
+    except RemoteError:
+        found = Unknown("no answer")
+    if isinstance(found, Unknown) or not found.programs:
+        return "see what else holds memory (ps aux --sort=-rss)"
+    return holders.told(found.programs)
+
+
 def _ritual(state: State, host: Host, job: Job, floor_mib: int) -> bool:
     try:
         answer = call(host, "memory", timeout_s=300)
@@ -113,7 +127,7 @@ def _ritual(state: State, host: Host, job: Job, floor_mib: int) -> bool:
         return fail(
             state, host, job,
             f"{host.name}: {available} MiB available after dropping the caches, {floor_mib} MiB "
-            "wanted before a bind: see what else holds memory (ps aux --sort=-rss)",
+            f"wanted before a bind: {largest(host)}",
         )  # fmt: skip
     return True
 

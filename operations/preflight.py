@@ -20,6 +20,7 @@ from operations import (
     comm,
     cpufreq,
     gpu,
+    holders,
     images,
     memory,
     netplan,
@@ -118,6 +119,7 @@ def launch_complaints(
         )
     if isinstance(state.memory, Memory):
         yield from (f"{node.name}: {s}" for s in memory.shm_complaints(state.memory, stack))
+    yield from (f"{node.name}: {s}" for s in holders.refusals(state, stack))
     yield from (f"{node.name}: {s}" for s in oom.refusals(state, stack))
     taken = ports.refusals(cluster, node.rank, state, stack, known)
     yield from (f"{node.name}: {s}" for s in taken)

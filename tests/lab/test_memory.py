@@ -42,6 +42,16 @@ done
 mkdir -p /run/target && touch /run/target/file && ln -sfn /run/target psm_link
 until [ -e sem.live ]; do sleep 0.2; done
 """
+HOLDER = r"""
+systemd-run --quiet --unit=ollama python3 -c 'x = b"1" * (64 << 20); import time; time.sleep(3600)'
+cat > /usr/local/bin/nvidia-smi <<'END'
+#!/bin/sh
+pid=$(systemctl show -p MainPID --value ollama)
+case "$*" in *query-compute-apps*) [ "$pid" = 0 ] || echo "$pid, 61234";; esac
+END
+chmod 755 /usr/local/bin/nvidia-smi
+until [ "$(systemctl show -p MainPID --value ollama)" != 0 ]; do sleep 0.2; done
+"""
 KEPT = ["PostgreSQL.42", "keep.txt", "psm_link", "psm_live", "sem.live"]
 
 
@@ -90,6 +100,24 @@ def test_f05_a_killer_above_the_stacks_figure_refuses_the_launch(state_home: Pat
     assert "lower -M in /etc/default/earlyoom line 1 and restart earlyoom" in run.text
     assert run.changed == []
     assert on("spark2", "systemctl is-active earlyoom").strip() == "active", "not ours to stop"
+
+
+def test_a_program_outside_of_docker_that_holds_the_memory_refuses_before_any_teardown(
+    state_home: Path,
+) -> None:
+    """The lab has no GPU: what a service holds through it is said by a stub, as GB10 says it."""
+    lab("restore", "fresh")
+    ids = {host: on(host, "docker ps --no-trunc --format '{{.ID}}'") for host in HOSTS}
+    on("spark2", HOLDER)
+    run = job("serve", state_home)
+    assert run.status == 1
+    assert "spark2: at most 0 MiB could be available, lab wants 200 MiB" in run.text
+    assert "ollama.service (pid " in run.text
+    assert ": sudo systemctl stop ollama.service" in run.text
+    assert run.changed == []
+    assert {host: on(host, "docker ps --no-trunc --format '{{.ID}}'") for host in HOSTS} == ids
+    on("spark2", "systemctl stop ollama.service")
+    assert planned("serve", state_home) != []
 
 
 def test_f01_f09_dead_segments_go_live_and_foreign_ones_stay_and_caches_drop_on_both(

@@ -105,6 +105,48 @@ def test_memory_that_is_reserved_for_huge_pages_is_not_there_for_a_launch(
     assert said(stacks, pair) == []
 
 
+def program(name: str, mib: float, **more: Any) -> dict[str, Any]:
+    usual = {"user": "milo", "unit": "", "user_unit": "", "screen": False, "gpu_mib": 0}
+    return {"name": name, "pid": 4711, "mib": mib, **usual, **more}
+
+
+def test_programs_outside_of_docker_that_keep_the_memory_are_named_before_any_teardown(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    total = pair[1]["memory"]["meminfo_kib"]["MemTotal"] // 1024
+    ollama = program("ollama", 500, unit="ollama.service", gpu_mib=total - 800, user="root")
+    named = [ollama, program("python3 train.py", 80)]
+    pair[1]["holders"] = {"programs": named, "rest_mib": 30, "gpu_unread": None}
+    assert said(stacks, pair) == [
+        f"spark2: at most 190 MiB could be available, lab wants 200 MiB: programs that run outside "
+        f"of docker hold {total - 190} of {total} MiB; stop what you can do without: "
+        f"ollama.service (pid 4711 of root) holds {total - 300} MiB: sudo systemctl stop "
+        "ollama.service; python3 train.py (pid 4711 of milo) holds 80 MiB: sudo kill 4711"
+    ]
+    assert said(stacks, pair, launches=False) == []
+    named[1]["mib"] = 70
+    assert said(stacks, pair) == []
+
+
+@pytest.mark.parametrize("more", [{"screen": True}, {"unit": "gdm.service"}])
+def test_what_goes_with_the_desktop_is_no_reason_to_refuse(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot], more: dict[str, Any]
+) -> None:
+    small, large = program("bash", 40), program("gnome-shell", 10**6, **more)
+    pair[0]["holders"] = {"programs": [large, small], "rest_mib": 30, "gpu_unread": None}
+    assert said(stacks, pair) == []
+    large.update(screen=False, unit="user.service")
+    (found,) = said(stacks, pair)
+    assert "user.service (pid 4711 of milo) holds 1000000 MiB" in found
+
+
+def test_a_holder_that_could_not_be_read_refuses_nothing(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    pair[0]["holders"] = {"programs": [{"odd": 1}], "rest_mib": 30, "gpu_unread": None}
+    assert said(stacks, pair) == []
+
+
 @pytest.mark.parametrize("part", ["boot", "services", "cpufreq", "fabric", "memory", "crontab"])
 def test_a_part_that_could_not_be_read_forbids_the_job(
     stacks: tuple[Stack, Stack], pair: list[Snapshot], part: str

@@ -22,6 +22,7 @@
     python3 spark_host cpufreq  settle                               other owners of the governor
     python3 spark_host userunits down ...                            desktop units of users
     python3 spark_host rearm    ...                                  give back some of it only
+    python3 spark_host holders                                       who holds memory
 
 Each command prints one JSON document and the line in END, so that a cut-off answer is seen; one
 that fails says why in "message" of {"ok": false, "message"}, and on standard error.
@@ -39,7 +40,7 @@ from run import Failed
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
     *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind", "lease"),
-    *("fetch", "lend", "rearm", "userunits", "images", "survey"),
+    *("fetch", "lend", "rearm", "userunits", "images", "survey", "holders"),
 )
 END = "--end of spark-host--"
 

@@ -294,7 +294,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
 # Read, and even loaded, only when a job asks for them: part -> the module that has it.
 EXTRA = {
     **{"machine": "machine", "gpu": "gpu", "discovered": "discovered", "journal": "restore"},
-    "leftovers": "place",
+    **{"leftovers": "place", "holders": "holders"},
 }
 
 

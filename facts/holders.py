@@ -1,0 +1,66 @@
+"""Programs outside of docker that hold memory, as far as a launch would miss it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from facts.unknown import Section
+
+
+@dataclass(frozen=True)
+class Program:
+    """mib: private memory of the program, or of all of a service; gpu_mib: what it holds through
+    the GPU, which on a unified host is the same memory; screen: it ends with the desktop.
+
+    unit: of the system; user_unit: of the user's own manager; both empty for one that somebody
+    started.
+    """
+
+    name: str
+    pid: int
+    user: str
+    unit: str
+    user_unit: str
+    screen: bool
+    mib: float
+    gpu_mib: float
+
+    @property
+    def held_mib(self) -> float:
+        return self.mib + self.gpu_mib
+
+    @property
+    def title(self) -> str:
+        return f"{self.unit or self.user_unit or self.name} (pid {self.pid} of {self.user})"
+
+    @property
+    def stop(self) -> str:
+        """What a person does to stop it."""
+        if self.unit:
+            return shlex.join(["sudo", "systemctl", "stop", self.unit])
+        if self.user_unit:
+            return shlex.join(["systemctl", "--user", "stop", self.user_unit]) + f" as {self.user}"
+        return f"sudo kill {self.pid}"
+
+
+@dataclass(frozen=True)
+class Holders:
+    """rest_mib: of all that are too small to name; gpu_unread: why nvidia-smi said nothing."""
+
+    programs: tuple[Program, ...]
+    rest_mib: float
+    gpu_unread: str | None
+
+    def staying(self, going: Collection[str]) -> tuple[Program, ...]:
+        """Those that neither the desktop nor one of these units takes along, the largest first."""
+        return tuple(p for p in self.programs if not p.screen and p.unit not in going)
+
+
+def parse(section: Section) -> Holders:
+    return Holders(
+        programs=tuple(Program(**one) for one in section["programs"]),
+        rest_mib=section["rest_mib"],
+        gpu_unread=section["gpu_unread"],
+    )

@@ -1,0 +1,132 @@
+"""Which programs outside of docker hold memory that a launch would miss. Only read, never ended.
+
+holders   the same as the section of that name, asked for alone
+
+What a program holds through a GPU without memory of its own is the host's memory and no part of
+the program's resident set. nvidia-smi says it by process on GB10, although its whole is [N/A] there
+(mostlygeek/llama-swap issue 782).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from typing import Any
+
+import crontab
+from gpu import PROBE_S
+from run import read, run
+
+PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
+SMALL_MIB = 32  # what is smaller counts in the sum and is not named
+DOCKER = re.compile(r"/docker[-/][0-9a-f]{64}")
+UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
+SCOPE = re.compile(r"/session-([^/]+)\.scope(?=/|$)")
+MANAGER = re.compile(r"user@(\d+)\.service")
+SESSIONS = "/run/systemd/sessions"
+SEEN = ("x11", "wayland", "mir")  # sessions with a screen: they end with the desktop
+Screens = tuple[set[str], set[str]]  # ids of sessions with a screen, uids of those who have one
+
+
+def private_mib(pid: int) -> float:
+    """Resident memory of a process without what it shares, with others or with files."""
+    words = (read(f"/proc/{pid}/statm") or "0 0 0").split()
+    return max(0, int(words[1]) - int(words[2])) * PAGE_KIB / 1024
+
+
+def on_gpu() -> tuple[dict[int, float], str | None]:
+    """({pid: MiB}, why it could not be read); without nvidia-smi nothing is held there."""
+    fields = ["--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    status, out, err = run(["nvidia-smi", *fields], PROBE_S)
+    if status == 127:
+        return {}, None
+    if status:
+        return {}, (err or out).strip() or f"nvidia-smi: exit status {status}"
+    found: dict[int, float] = {}
+    for line in out.splitlines():
+        pid, _, mib = (word.strip() for word in line.partition(","))
+        if pid.isdigit() and mib.isdigit():
+            found[int(pid)] = found.get(int(pid), 0.0) + int(mib)
+    return found, None
+
+
+def with_screen() -> Screens:
+    ids, uids = set(), set()
+    for name in os.listdir(SESSIONS) if os.path.isdir(SESSIONS) else ():
+        told = dict(re.findall(r"^(\w+)=(.*)$", read(f"{SESSIONS}/{name}") or "", re.MULTILINE))
+        if told.get("TYPE") in SEEN:
+            ids.add(name)
+            uids.add(told.get("UID", ""))
+    return ids, uids
+
+
+def title(argv: list[str]) -> str:
+    """The program, and of an interpreter what it runs; other arguments stay on the host."""
+    name = os.path.basename(argv[0].split(" ")[0])
+    if not crontab.INTERPRETER.fullmatch(name):
+        return name
+    if argv[1:2] == ["-m"]:
+        return " ".join([name, *argv[1:3]])
+    return " ".join([name, *(os.path.basename(w) for w in argv[1:2] if not w.startswith("-"))])
+
+
+def owner(pid: int) -> str:
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+        return pwd.getpwuid(uid).pw_name
+    except OSError:
+        return "unknown"
+    except KeyError:
+        return str(uid)
+
+
+def whereabouts(group: str, screens: Screens) -> dict[str, Any]:
+    """{"unit": of the system, "user_unit": of a user, "screen": it ends with the desktop}."""
+    units = UNIT.findall(group)
+    manager = next(filter(None, map(MANAGER.fullmatch, units)), None)
+    if manager:
+        own = units[-1] if len(units) > 1 else ""
+        return {"unit": "", "user_unit": own, "screen": manager[1] in screens[1]}
+    scope = SCOPE.search(group)
+    unit = units[-1] if units else ""
+    return {"unit": unit, "user_unit": "", "screen": bool(scope and scope[1] in screens[0])}
+
+
+def programs(gpu_mib: dict[int, float]) -> list[dict[str, Any]]:
+    """All that run outside of docker; the processes of a service are one, named by the largest."""
+    screens = with_screen()
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for process in crontab.processes():
+        pid, group = process.pid, read(f"/proc/{process.pid}/cgroup") or ""
+        if DOCKER.search(group):
+            continue
+        one = {"name": title(process.argv), "pid": pid, "user": owner(pid)}
+        one.update(whereabouts(group, screens))
+        one.update(mib=private_mib(pid), gpu_mib=gpu_mib.get(pid, 0.0))
+        service = one["unit"] or one["user_unit"]
+        found.setdefault((service, one["user"]) if service else pid, []).append(one)
+    return [together(members) for members in found.values()]
+
+
+def together(members: list[dict[str, Any]]) -> dict[str, Any]:
+    mib, gpu_mib = (sum(one[kind] for one in members) for kind in ("mib", "gpu_mib"))
+    return {**max(members, key=size), "mib": mib, "gpu_mib": gpu_mib}
+
+
+def size(one: dict[str, Any]) -> float:
+    return float(one["mib"] + one["gpu_mib"])
+
+
+def section(_: dict[str, Any]) -> dict[str, Any]:
+    """{"programs": [{"name", "pid", "user", "unit", "user_unit", "screen", "mib", "gpu_mib"}] with
+    the largest first, "rest_mib": of all that are too small to name, "gpu_unread": why or null}"""
+    gpu_mib, unread = on_gpu()
+    found = sorted(programs(gpu_mib), key=size, reverse=True)
+    named = [one for one in found if size(one) >= SMALL_MIB]
+    rest = sum(size(one) for one in found[len(named) :])
+    return {"programs": named, "rest_mib": rest, "gpu_unread": unread}
+
+
+def main(_argv: list[str]) -> dict[str, Any]:
+    return section({})

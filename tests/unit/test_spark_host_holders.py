@@ -1,0 +1,160 @@
+"""spark-host holders: programs outside of docker, and the memory that a launch would miss."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.holders import parse
+from tests.unit.on_host import module
+
+holders = module("holders")
+HELD_MIB = 96
+ID = "a1" * 32
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[str]]:
+    """One that holds HELD_MIB, with a secret on its command line."""
+    text = f"x = b'1' * ({HELD_MIB} << 20); print(1, flush=True); input()"
+    argv = [sys.executable, "-c", text, "--token=secret"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made:
+        assert made.stdout is not None
+        assert made.stdout.readline()
+        yield made
+        made.communicate("\n")
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is searched for programs before all others."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+def gpu_says(tools: Path, text: str, status: int = 0) -> None:
+    path = tools / "nvidia-smi"
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\nexit {status}\n")
+    path.chmod(0o755)
+
+
+def seen(pid: int) -> dict[str, Any]:
+    return next(one for one in holders.section({})["programs"] if one["pid"] == pid)
+
+
+def test_a_program_is_named_with_its_own_memory_and_without_its_arguments(
+    tools: Path, program: subprocess.Popen[str]
+) -> None:
+    one = seen(program.pid)
+    assert HELD_MIB <= one["mib"] < HELD_MIB + 32
+    assert one["gpu_mib"] == 0
+    assert one["name"] == Path(sys.executable).name
+    assert "secret" not in str(holders.section({}))
+
+
+def test_what_it_holds_through_the_gpu_counts_as_well(
+    tools: Path, program: subprocess.Popen[str]
+) -> None:
+    gpu_says(tools, f"{program.pid}, 61234\n{program.pid}, 66\n1, [N/A]\nno running processes")
+    one = parse(holders.section({})).programs[0]
+    assert (one.pid, one.gpu_mib) == (program.pid, 61300)
+
+
+def test_a_driver_that_says_no_is_told_and_hides_no_program(
+    tools: Path, program: subprocess.Popen[str]
+) -> None:
+    gpu_says(tools, "NVIDIA-SMI has failed", status=9)
+    assert holders.section({})["gpu_unread"] == "NVIDIA-SMI has failed"
+    assert seen(program.pid)["mib"] >= HELD_MIB
+
+
+def test_only_the_largest_are_named_and_the_rest_is_summed(
+    tools: Path, program: subprocess.Popen[str]
+) -> None:
+    found = holders.section({})
+    sizes = [one["mib"] + one["gpu_mib"] for one in found["programs"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(size >= holders.SMALL_MIB for size in sizes)
+    assert found["rest_mib"] > 0
+
+
+@pytest.mark.parametrize(
+    ("group", "unit", "user_unit", "screen"),
+    [
+        ("0::/system.slice/ollama.service", "ollama.service", "", False),
+        ("0::/system.slice/system-lane.slice/lane@1.service/sub", "lane@1.service", "", False),
+        ("0::/user.slice/user-1000.slice/session-5.scope", "", "", False),
+        ("0::/user.slice/user-1000.slice/session-2.scope", "", "", True),
+        (
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/comfy.service",
+            *("", "comfy.service", True),
+        ),
+        (
+            "0::/user.slice/user-1001.slice/user@1001.service/app.slice/app-gnome-x.scope",
+            *("", "", False),
+        ),
+        ("0::/init.scope", "", "", False),
+        ("", "", "", False),
+    ],
+)
+def test_where_a_program_belongs(group: str, unit: str, user_unit: str, screen: bool) -> None:
+    found = holders.whereabouts(group, ({"2"}, {"1000"}))
+    assert found == {"unit": unit, "user_unit": user_unit, "screen": screen}
+
+
+def test_sessions_with_a_screen_end_with_the_desktop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holders, "SESSIONS", str(tmp_path))
+    (tmp_path / "2").write_text("UID=1000\nTYPE=wayland\nSTATE=active\n")
+    (tmp_path / "5").write_text("UID=1001\nTYPE=tty\n")
+    (tmp_path / "c1").write_text("odd\x00")
+    assert holders.with_screen() == ({"2"}, {"1000"})
+
+
+@pytest.mark.parametrize(
+    ("group", "counts"),
+    [
+        (f"0::/system.slice/docker-{ID}.scope", False),
+        (f"12:memory:/docker/{ID}\n0::/docker/{ID}", False),
+        ("0::/system.slice/docker.service", True),
+        (f"0::/machine.slice/libpod-{ID}.scope", True),
+        (f"0::/kubepods.slice/cri-containerd-{ID}.scope", True),
+    ],
+)
+def test_only_dockers_containers_are_left_out(group: str, counts: bool) -> None:
+    assert (holders.DOCKER.search(group) is None) is counts
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["/usr/bin/python3", "-m", "vllm.serve", "--api-key", "k"], "python3 -m vllm.serve"),
+        (["python3.12", "/srv/comfy/main.py", "--listen"], "python3.12 main.py"),
+        (["/usr/local/bin/llama-server", "--api-key", "k"], "llama-server"),
+        (["VLLM::EngineCore"], "VLLM::EngineCore"),
+        (["nginx: worker process --key k"], "nginx:"),
+        (["-bash"], "-bash"),
+        (["bash", "-c", "secret"], "bash"),
+    ],
+)
+def test_a_title_is_the_program_and_what_an_interpreter_runs(argv: list[str], said: str) -> None:
+    assert holders.title(argv) == said
+
+
+def test_a_service_is_one_program_by_its_largest_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    crontab = holders.crontab
+    made = [crontab.Process(pid, 1, 0, [f"part{pid}"]) for pid in (901, 902, 903)]
+    groups = {901: "0::/system.slice/a.service", 902: "0::/system.slice/a.service", 903: "0::/"}
+    monkeypatch.setattr(crontab, "processes", lambda: iter(made))
+    monkeypatch.setattr(holders, "read", lambda path: groups.get(int(path.split("/")[2])))
+    monkeypatch.setattr(holders, "private_mib", lambda pid: {901: 40.0, 902: 70.0, 903: 5.0}[pid])
+    monkeypatch.setattr(holders, "owner", lambda _pid: "milo")
+    both, alone = sorted(holders.programs({901: 10.0}), key=lambda one: -one["mib"])
+    assert (both["pid"], both["mib"], both["gpu_mib"]) == (902, 110.0, 10.0)
+    assert (both["unit"], alone["pid"]) == ("a.service", 903)
