@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,22 @@ def test_a_part_that_fails_says_why_and_the_others_answer(
     answer = snapshot.main([json.dumps(ASK)])
     assert answer["boot"]["unknown"].startswith(type(error).__name__)
     assert "meminfo_kib" in answer["memory"]
+
+
+def test_a_part_that_never_answers_keeps_none_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dead(_: dict[str, Any]) -> None:
+        threading.Event().wait()
+
+    monkeypatch.setattr(snapshot, "LIMIT_S", 1)
+    monkeypatch.setitem(snapshot.SECTIONS, "crontab", dead)
+    monkeypatch.setitem(snapshot.SECTIONS, "boot", lambda _: {"kernel": "6.12"})
+    answer = snapshot.main([json.dumps(ASK)])
+    assert list(answer) == list(snapshot.SECTIONS)
+    assert answer["boot"] == {"kernel": "6.12"}
+    assert answer["crontab"]["unknown"].startswith("no answer in 1 s")
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name.endswith("(work)"))
 
 
 def test_the_sum_over_the_installed_program_is_the_one_that_was_sent(

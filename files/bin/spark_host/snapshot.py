@@ -14,6 +14,7 @@ import os
 import re
 import stat
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ INSTALLED = "/usr/local/lib/spark-converge/spark_host"
 OVERRIDE = re.compile(r"systemd\.unit=\S+|[1-5]|[sS]|single|rescue|emergency|-b")
 RDMA_TOOLS = ("ibv_rc_pingpong", "ib_write_bw")
 PROFILES = ("/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections")
+LIMIT_S = 150  # the longest that a section waits for one program is 60 s
 WORKERS = 4  # what they do is to wait for other programs
 FILES_WANTED = 200  # more netplan files than that is not a host we know
 
@@ -320,9 +322,14 @@ def main(argv: list[str]) -> dict[str, Any]:
             name = todo.pop()
             found[name] = answer(name, ask)
 
-    workers = [threading.Thread(target=work) for _ in range(WORKERS)]
+    # Daemons: one that never comes back (a file on a dead NFS server) ends with the program.
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(WORKERS)]
+    deadline = time.monotonic() + LIMIT_S
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
-    return {name: found[name] for name in names}
+        worker.join(max(0, deadline - time.monotonic()))
+    late = {
+        "unknown": f"no answer in {LIMIT_S} s; does something that it reads lie on a dead mount?"
+    }
+    return {name: found.get(name, late) for name in names}
