@@ -52,7 +52,8 @@ def kernel(seconds: float) -> dict[str, Any]:
 
 
 def save(folder: str, names: list[str]) -> dict[str, Any]:
-    """Keep what runs now, readable by root only: inspect and the end of the log of each."""
+    """Keep what runs now, readable by root only: inspect, the end of the log, and the compose files
+    of each."""
     target = f"{STATE}/saved/{folder}"
     os.makedirs(target, mode=0o700, exist_ok=True)
     for name in names:
@@ -63,10 +64,12 @@ def save(folder: str, names: list[str]) -> dict[str, Any]:
         journal.write(f"{target}/{name}.inspect.json", out.encode(), 0o600)
         journal.write(f"{target}/{name}.log", (log + log_err).encode(), 0o600)
         labels = json.loads(out)[0]["Config"].get("Labels") or {}
-        for path in labels.get("com.docker.compose.project.config_files", "").split(","):
+        paths = labels.get("com.docker.compose.project.config_files", "").split(",")
+        for at, path in enumerate(paths):  # numbered: all of them may be called compose.yaml
             if path and os.path.isfile(path):
+                kept = f"{target}/{name}.{at}.{os.path.basename(path)}"
                 with open(path, "rb") as file:
-                    journal.write(f"{target}/{os.path.basename(path)}", file.read(), 0o600)
+                    journal.write(kept, file.read(), 0o600)
     return {"folder": target}
 
 
