@@ -29,7 +29,8 @@ class Program:
 
     @property
     def held_mib(self) -> float:
-        return self.mib + self.gpu_mib
+        """At least: what is managed for both may be counted in both, so they are not added."""
+        return max(self.mib, self.gpu_mib)
 
     @property
     def title(self) -> str:

@@ -114,7 +114,7 @@ def test_programs_outside_of_docker_that_keep_the_memory_are_named_before_any_te
     stacks: tuple[Stack, Stack], pair: list[Snapshot]
 ) -> None:
     total = pair[1]["memory"]["meminfo_kib"]["MemTotal"] // 1024
-    ollama = program("ollama", 500, unit="ollama.service", gpu_mib=total - 800, user="root")
+    ollama = program("ollama", 500, unit="ollama.service", gpu_mib=total - 300, user="root")
     named = [ollama, program("python3 train.py", 80)]
     pair[1]["holders"] = {"programs": named, "rest_mib": 30, "gpu_unread": None}
     assert said(stacks, pair) == [

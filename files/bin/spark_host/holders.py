@@ -115,7 +115,8 @@ def together(members: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def size(one: dict[str, Any]) -> float:
-    return float(one["mib"] + one["gpu_mib"])
+    """At least: managed memory may be counted in both."""
+    return float(max(one["mib"], one["gpu_mib"]))
 
 
 def section(_: dict[str, Any]) -> dict[str, Any]:
