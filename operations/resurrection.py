@@ -171,7 +171,7 @@ def restarts(unit: Unit) -> bool:
 
 
 def plan(found: Starters) -> dict[str, Any]:
-    """What spark-host's `starters hold` takes; empty lists when nothing is armed.
+    """What spark-host's `holds put` takes; empty lists when nothing is armed.
 
     Timers, paths and sockets are stopped before what they start. A service that is an engine's own
     command is not stopped, unless it is just starting one: its container is saved and taken down in
@@ -235,7 +235,7 @@ def held(job: Job, rank: int, for_good: bool) -> Commands:
     if not todo["units"] and not todo["scripts"]:
         host.noop("no unit, timer or cron.* script that would start containers")
         return
-    yield StringCommand(spark_host("starters", "hold") + " > /dev/null", _stdin=json.dumps(todo))
+    yield StringCommand(spark_host("holds", "put") + " > /dev/null", _stdin=json.dumps(todo))
     job.changed(host)
     now = job.read(host).starters
     left = [str(now)] if isinstance(now, Unknown) else armed_names(now)
@@ -267,7 +267,7 @@ def rearmed(job: Job, rank: int) -> Commands:
     if not names:
         host.noop("no held unit, timer or cron.* script")
         return
-    yield StringCommand(spark_host("starters", "rearm") + " > /dev/null")
+    yield StringCommand(spark_host("holds", "rearm") + " > /dev/null")
     job.changed(host)
     now = job.read(host).starters
     left = [] if isinstance(now, Unknown) else starters_sources(now)

@@ -116,5 +116,5 @@ def test_every_place_is_found_held_and_given_back(watchdogs: str, state_home: Pa
     on(HOST, f"{AS_USER} start lane.service; run-parts /etc/cron.hourly; ! [ -e {MARK} ]")
     assert job("stop", state_home, *QUIET).changed == []
     # Rollback gives all back; here by the program's own commands, which take seconds.
-    on(HOST, f"{PROGRAM} starters rearm; {PROGRAM} crontab rearm")
+    on(HOST, f"{PROGRAM} holds rearm; {PROGRAM} crontab rearm")
     assert on(HOST, STATE) == watchdogs

@@ -16,7 +16,8 @@ import pytest
 
 from tests.unit.on_host import just_before, module
 
-homes, journal, kinds, starters = map(module, ("homes", "journal", "kinds", "starters"))
+homes, journal, kinds = map(module, ("homes", "journal", "kinds"))
+holds, scopes = map(module, ("holds", "scopes"))
 userunits = module("userunits")
 Failed = module("run").Failed
 # Where root runs the tests the home is somebody else's.
@@ -66,12 +67,12 @@ def mask(path: str) -> None:
 def hold(path: str) -> None:
     unit = {"scope": "milo", "uid": 1, "name": Path(path).name, "active": "inactive"}
     more = {"file_state": "", "stop": False, "restart": False}
-    starters.hold({"units": [unit | more], "scripts": []})
+    holds.put({"units": [unit | more], "scripts": []})
 
 
 def let_go(path: str) -> None:
     hold(path)
-    starters.rearm()
+    holds.rearm()
 
 
 def put(path: str) -> None:
@@ -103,12 +104,12 @@ def test_a_folder_that_turns_into_a_link_under_way_leads_root_nowhere(
     disk: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[str], None]
 ) -> None:
     """Before each single call that could follow it."""
-    monkeypatch.setattr(starters, "manager", lambda *_: None)
+    monkeypatch.setattr(scopes, "manager", lambda *_: None)
     for number in itertools.count():
         home = home_in(disk / str(number))
         person = pwd.struct_passwd(("milo", "x", *OWNER, "", str(home), "/bin/sh"))
         monkeypatch.setattr(pwd, "getpwnam", lambda _, person=person: person)
-        monkeypatch.setattr(starters, "RECORD", str(home.parent / "held.json"))
+        monkeypatch.setattr(holds, "RECORD", str(home.parent / "held.json"))
         before = seen(home.parent / "system")
         with monkeypatch.context() as patch, contextlib.suppress(Failed, ValueError, OSError):
             just_before(patch, number, functools.partial(turn, home))

@@ -15,7 +15,7 @@ cpufreq = module("cpufreq")
 kinds = module("kinds")
 restore = module("restore")
 crontab = module("crontab")
-starters = module("starters")
+crontab, holds, scopes = map(module, ("crontab", "holds", "scopes"))
 journal = module("journal")
 units = module("units")
 
@@ -57,7 +57,7 @@ def test_a_command_that_sets_a_governor_is_told_from_one_that_reads_it(
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder of a host's units."""
-    monkeypatch.setattr(starters, "SYSTEM_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(scopes, "SYSTEM_FOLDERS", (str(tmp_path),))
     return tmp_path
 
 
@@ -111,7 +111,7 @@ def test_what_runs_an_engine_is_never_among_those_that_go_down(folders: Path) ->
     held = folders / "held.service"
     held.write_text(f"[Service]\nExecStart={script}\n")
     (folders / "held.service.d").mkdir()
-    (folders / "held.service.d" / starters.DROP_IN).write_text(starters.HELD)
+    (folders / "held.service.d" / holds.DROP_IN).write_text(holds.HELD)
     engines = ["containerd", "direct", "docker", "engine", "named"]
     assert cpufreq.writers(["dsf-lab"]) == (["vendor.service"], [f"{e}.service" for e in engines])
 
@@ -126,7 +126,7 @@ def test_c01_cron_lines_that_set_a_governor_are_named(
     monkeypatch.setattr(crontab, "DROP_INS", str(drop_ins))
     monkeypatch.setattr(crontab, "SYSTEM", (str(tmp_path / "absent"),))
     monkeypatch.setattr(crontab, "why_inert", lambda path: "no" if path.endswith(".off") else None)
-    monkeypatch.setattr(starters, "PERIODIC_FOLDER", str(tmp_path / "cron."))
+    monkeypatch.setattr(crontab, "PERIODIC_FOLDER", str(tmp_path / "cron."))
     script = tmp_path / "clocks.sh"
     script.write_text(LOOP.format("echo performance > $g;"))
     sets = "cpupower frequency-set -g performance"

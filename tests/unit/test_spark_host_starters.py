@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -15,8 +14,9 @@ import pytest
 
 from facts import starters as facts_starters
 from operations.resurrection import plan, unit_source
+from tests.unit.on_host import module
 
-HOST = Path(__file__).parents[2] / "files" / "bin" / "spark_host"
+holds, scopes, crontab = map(module, ("holds", "scopes", "crontab"))
 UP = "#!/bin/sh\ncurl -sf localhost:8888/health || docker compose -p dsf up -d\n"
 
 Write = Callable[..., Path]
@@ -34,29 +34,25 @@ def write(tmp_path: Path) -> Write:
     return put
 
 
-def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(HOST))
-    return importlib.import_module(name)
-
-
 @pytest.fixture
-def mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    made = module("mentions", monkeypatch)
+def mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = module("mentions")
     monkeypatch.setattr(made, "OWN_FOLDERS", (str(tmp_path / "usr/local/bin"),))
     return made
 
 
 @pytest.fixture
-def starters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mentions: ModuleType) -> ModuleType:
-    made = module("starters", monkeypatch)
-    monkeypatch.setattr(made, "SYSTEM_FOLDERS", (str(tmp_path / "etc"), str(tmp_path / "usr/lib")))
+def starters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mentions: ModuleType) -> Any:
+    made = module("starters")
+    folders = (str(tmp_path / "etc"), str(tmp_path / "usr/lib"))
+    monkeypatch.setattr(scopes, "SYSTEM_FOLDERS", folders)
     monkeypatch.setattr(made, "AT_FOLDERS", (str(tmp_path / "at"),))
-    monkeypatch.setattr(made, "RECORD", str(tmp_path / "held.json"))
+    monkeypatch.setattr(holds, "RECORD", str(tmp_path / "held.json"))
     # No manager speaks for this tree: what the files say is what there is.
-    monkeypatch.setattr(made, "manager", lambda *_: None)
-    monkeypatch.setattr(made, "users", list)
-    monkeypatch.setattr(made.journal, "ROOT", str(tmp_path / "journal"))
-    monkeypatch.setattr(made, "PERIODIC_FOLDER", str(tmp_path / "cron."))
+    monkeypatch.setattr(scopes, "manager", lambda *_: None)
+    monkeypatch.setattr(scopes, "users", list)
+    monkeypatch.setattr(holds.journal, "ROOT", str(tmp_path / "journal"))
+    monkeypatch.setattr(crontab, "PERIODIC_FOLDER", str(tmp_path / "cron."))
     monkeypatch.setattr(made, "HOOKS", ())
     return made
 
@@ -196,8 +192,8 @@ def test_a_unit_that_another_one_starts_can_start(
 ) -> None:
     write("etc/eng.service", "[Service]\nExecStart=/usr/bin/docker start glm\n")
     said = f"Id=eng.service\nActiveState=inactive\nUnitFileState=static\n{kind}=other.service\n"
-    monkeypatch.setattr(starters, "manager", lambda *_: ["systemctl"])
-    monkeypatch.setattr(starters, "run", lambda *_: (0, said, ""))
+    monkeypatch.setattr(scopes, "manager", lambda *_: ["systemctl"])
+    monkeypatch.setattr(scopes, "run", lambda *_: (0, said, ""))
     (unit,) = read(starters).units
     assert unit.wanted_by == ("other.service",)
     assert unit_source(unit).status == "armed"
@@ -306,11 +302,11 @@ def test_a_transient_unit_of_a_user_is_found(
     folder = f"run/{uid}/systemd/transient"
     write(f"{folder}/run-r7.service", '[Service]\nExecStart="/usr/bin/docker" "start" "x"\n')
     write(f"{folder}/run-r7.timer", "[Timer]\nOnCalendar=daily\n")
-    monkeypatch.setattr(starters, "RUNTIME", str(tmp_path / "run/{}/systemd"))
-    monkeypatch.setattr(starters, "USER_FOLDERS", ())
-    monkeypatch.setattr(starters, "OWN_USER_FOLDERS", ("~/nothing",))
-    people = [one for one in starters.pwd.getpwall() if one.pw_uid == uid][:1]
-    monkeypatch.setattr(starters, "users", lambda: people)
+    monkeypatch.setattr(scopes, "RUNTIME", str(tmp_path / "run/{}/systemd"))
+    monkeypatch.setattr(scopes, "USER_FOLDERS", ())
+    monkeypatch.setattr(scopes, "OWN_USER_FOLDERS", ("~/nothing",))
+    people = [one for one in holds.pwd.getpwall() if one.pw_uid == uid][:1]
+    monkeypatch.setattr(scopes, "users", lambda: people)
     (found,) = read(starters).units
     assert (found.scope, found.name) == (people[0].pw_name, "run-r7.service")
     assert [t.name for t in found.triggers] == ["run-r7.timer"]
@@ -342,7 +338,7 @@ def test_a_drop_in_that_makes_a_harmless_unit_start_an_engine_is_seen(
 
 def test_a_held_unit_is_known_by_its_drop_in(starters: ModuleType, write: Write) -> None:
     write("etc/lane.service", "[Service]\nExecStart=docker start x\n")
-    write(f"etc/lane.service.d/{starters.DROP_IN}", starters.HELD)
+    write(f"etc/lane.service.d/{holds.DROP_IN}", holds.HELD)
     found = read(starters)
     assert [unit_source(unit).status for unit in found.units] == ["held"]
     assert plan(found) == {"units": [], "scripts": []}
@@ -380,7 +376,7 @@ def test_at_jobs_are_judged_by_their_commands_not_by_their_environment(
 def test_run_parts_passes_over_some_scripts(
     starters: ModuleType, write: Write, name: str, mode: int, why: str | None
 ) -> None:
-    assert starters.why_skipped(str(write(f"cron.hourly/{name}", UP, mode))) == why
+    assert crontab.why_skipped(str(write(f"cron.hourly/{name}", UP, mode))) == why
 
 
 @pytest.mark.parametrize(("mode", "why"), [(0o755, None), (0o644, "not executable")])
@@ -398,10 +394,10 @@ def test_what_runs_when_a_link_comes_up_is_a_script_whatever_its_name(
     (script,) = read(starters).scripts
     assert (script.path, script.inert, script.held) == (str(path), why, False)
     if why is None:
-        starters.hold({"units": [], "scripts": [str(path)]})
+        holds.put({"units": [], "scripts": [str(path)]})
         assert not path.stat().st_mode & 0o111
         assert [one.held for one in read(starters).scripts] == [True]
-        starters.rearm()
+        holds.rearm()
         assert path.stat().st_mode & 0o777 == mode
 
 
@@ -433,12 +429,12 @@ def everything(folder: Path) -> dict[str, tuple[int, bytes | str]]:
 
 def test_what_is_held_comes_back_as_it_was(starters: ModuleType, lane: Path) -> None:
     before = everything(lane)
-    starters.hold(plan(read(starters)))
+    holds.put(plan(read(starters)))
     held = read(starters)
     assert [unit_source(u).status for u in held.units] == ["held"]
     assert [(s.held, s.inert) for s in held.scripts] == [(True, "not executable")]
     assert plan(held) == {"units": [], "scripts": []}
-    starters.rearm()
+    holds.rearm()
     assert everything(lane) == before
     assert not (lane / "held.json").exists()
 
@@ -450,20 +446,20 @@ def test_a_link_in_a_cron_folder_comes_back_as_a_link(
     (tmp_path / "cron.hourly").mkdir()
     (tmp_path / "cron.hourly/guard").symlink_to("../opt/up.sh")
     before = everything(tmp_path)
-    starters.hold(plan(read(starters)))
+    holds.put(plan(read(starters)))
     assert [(s.path, s.held) for s in read(starters).scripts] == [
         (f"{tmp_path}/cron.hourly/guard", True)
     ]
     assert script.stat().st_mode & 0o777 == 0o755
-    starters.hold(plan(read(starters)))
-    starters.rearm()
+    holds.put(plan(read(starters)))
+    holds.rearm()
     assert everything(tmp_path) == before
 
 
 def test_a_script_of_a_cron_folder_that_runs_is_awaited_or_ended(
     starters: ModuleType, lane: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starters.crontab.settle, "__defaults__", ((), 0))
+    monkeypatch.setattr(crontab.settle, "__defaults__", ((), 0))
     guard = lane / "cron.hourly/guard"
     guard.write_text("echo under way\n: docker compose up -d\nread line\n")
     process = subprocess.Popen(
@@ -471,41 +467,41 @@ def test_a_script_of_a_cron_folder_that_runs_is_awaited_or_ended(
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"under way\n"
-    starters.hold(plan(read(starters)))
+    holds.put(plan(read(starters)))
     assert process.wait(5) == -15
 
 
 def test_holding_twice_keeps_the_first_mode(starters: ModuleType, lane: Path) -> None:
     before = everything(lane)
     todo = plan(read(starters))
-    starters.hold(todo)
-    starters.hold(todo)
-    starters.rearm()
+    holds.put(todo)
+    holds.put(todo)
+    holds.rearm()
     assert everything(lane) == before
 
 
 def test_giving_back_twice_changes_nothing(starters: ModuleType, lane: Path) -> None:
-    starters.hold(plan(read(starters)))
-    starters.rearm()
+    holds.put(plan(read(starters)))
+    holds.rearm()
     before = everything(lane)
-    starters.rearm()
+    holds.rearm()
     assert everything(lane) == before
 
 
 def test_a_mode_that_undo_gave_back_is_read_anew(starters: ModuleType, lane: Path) -> None:
-    starters.hold(plan(read(starters)))
+    holds.put(plan(read(starters)))
     (lane / "cron.hourly/guard").chmod(0o700)
-    starters.hold(plan(read(starters)))
-    starters.rearm()
+    holds.put(plan(read(starters)))
+    holds.rearm()
     assert (lane / "cron.hourly/guard").stat().st_mode & 0o777 == 0o700
 
 
 def test_originals_are_in_the_journal_before_the_change(starters: ModuleType, lane: Path) -> None:
-    starters.hold(plan(read(starters)))
-    paths = {e.get("path") or e["name"] for e in starters.journal.entries()}
+    holds.put(plan(read(starters)))
+    paths = {e.get("path") or e["name"] for e in holds.journal.entries()}
     assert paths == {
         f"{lane}/cron.hourly/guard",
-        f"{lane}/etc/lane.service.d/{starters.DROP_IN}",
+        f"{lane}/etc/lane.service.d/{holds.DROP_IN}",
         "unit.lane.service",
     }
 
@@ -514,17 +510,17 @@ def test_folders_that_were_made_for_a_hold_go_with_it_and_no_others(
     starters: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "home/.config").mkdir(parents=True)
-    me = starters.pwd.getpwuid(os.getuid())
+    me = holds.pwd.getpwuid(os.getuid())
 
     class Person:
         pw_dir, pw_uid, pw_gid = str(tmp_path / "home"), me.pw_uid, me.pw_gid
 
-    monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
+    monkeypatch.setattr(holds.pwd, "getpwnam", lambda _: Person)
     unit = {"scope": "milo", "uid": 1000, "name": "x.service", "active": "inactive"}
     more = {"file_state": "", "stop": True, "restart": False}
-    starters.hold({"units": [unit | more], "scripts": []})
+    holds.put({"units": [unit | more], "scripts": []})
     assert (tmp_path / "home/.config/systemd/user/x.service.d").is_dir()
-    starters.rearm()
+    holds.rearm()
     assert list((tmp_path / "home").rglob("*")) == [tmp_path / "home/.config"]
 
 
@@ -536,18 +532,18 @@ def test_a_user_who_is_gone_keeps_no_other_unit_held(
 
     (lane / "home").mkdir()
     before = everything(lane)
-    monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
+    monkeypatch.setattr(holds.pwd, "getpwnam", lambda _: Person)
     unit = {"scope": "milo", "uid": 1000, "name": "x.service", "active": "inactive"}
     first = {"units": [unit | {"file_state": "", "stop": True, "restart": False}], "scripts": []}
-    starters.hold(first)
-    starters.hold(plan(read(starters)))
+    holds.put(first)
+    holds.put(plan(read(starters)))
 
     def gone(name: str) -> Any:
         raise KeyError(name)
 
     shutil.rmtree(lane / "home")
-    monkeypatch.setattr(starters.pwd, "getpwnam", gone)
-    starters.rearm()
+    monkeypatch.setattr(holds.pwd, "getpwnam", gone)
+    holds.rearm()
     assert everything(lane) == before
     assert not (lane / "held.json").exists()
 
@@ -556,21 +552,21 @@ def test_what_cannot_be_given_back_is_said_after_all_the_rest(
     starters: ModuleType, lane: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = everything(lane)
-    starters.hold(plan(read(starters)))
-    record = starters.load()
+    holds.put(plan(read(starters)))
+    record = holds.load()
     # Held before the other one; its home leads elsewhere by now.
     unit = {"scope": "milo", "uid": 1000, "name": "x.service", "restart": []}
     record["units"] = {"milo x.service": unit, **record["units"]}
-    starters.keep(record)
+    holds.keep(record)
 
     class Person:
         pw_dir = str(lane / "home")
 
     (lane / "home/.config").mkdir(parents=True)
     (lane / "home/.config/systemd").symlink_to(lane)
-    monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
-    with pytest.raises(starters.Failed, match="leads out of"):
-        starters.rearm()
+    monkeypatch.setattr(holds.pwd, "getpwnam", lambda _: Person)
+    with pytest.raises(holds.Failed, match="leads out of"):
+        holds.rearm()
     shutil.rmtree(lane / "home")
     assert everything(lane) == before
     assert (lane / "held.json").exists(), "another re-arm looks again"
@@ -586,11 +582,11 @@ def test_a_home_that_leads_elsewhere_is_not_written_to(
     class Person:
         pw_dir = str(tmp_path / "home")
 
-    monkeypatch.setattr(starters.pwd, "getpwnam", lambda _: Person)
+    monkeypatch.setattr(holds.pwd, "getpwnam", lambda _: Person)
     unit = {"scope": "milo", "uid": 1000, "name": "x.service", "active": "inactive"}
     with pytest.raises(ValueError, match="leads out of"):
-        starters.hold(
+        holds.put(
             {"units": [unit | {"file_state": "", "stop": True, "restart": False}], "scripts": []}
         )
     assert not list((tmp_path / "elsewhere").iterdir())
-    starters.rearm()
+    holds.rearm()

@@ -268,7 +268,7 @@ def test_a_dead_docker_keeps_nothing_else_from_being_given_back(
     monkeypatch.setattr(restore.containers, "SOCKET", str(socket))
     monkeypatch.setattr(restore.containers, "which", lambda _: False)
     monkeypatch.setattr(restore.links, "FOLDERS", ())
-    monkeypatch.setattr(restore.starters, "RECORD", str(tmp_path / "held.json"))
+    monkeypatch.setattr(restore.holds, "RECORD", str(tmp_path / "held.json"))
     file = journalled(tmp_path)
     journal.setting("restart.a.aaaaaaaa", "aaaaaaaa always start", "no")
     answer = restore.undo(())

@@ -71,7 +71,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (top / "bin" / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{top / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr(journal, "ROOT", str(tmp_path / "lib" / "journal"))
-    monkeypatch.setattr(module("starters"), "RECORD", str(tmp_path / "held.json"))
+    monkeypatch.setattr(module("holds"), "RECORD", str(tmp_path / "held.json"))
     system = str(top / "etc" / "systemd" / "system")
     monkeypatch.setattr(links, "FOLDERS", (system,))
     monkeypatch.setattr(units, "FOLDERS", (system, str(shipped)))

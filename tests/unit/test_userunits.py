@@ -13,7 +13,8 @@ from facts.snapshot import state_of
 from operations.userunits import items, left
 from tests.unit.on_host import module, tree
 
-userunits, starters, journal = module("userunits"), module("starters"), module("journal")
+userunits, journal = module("userunits"), module("journal")
+holds, scopes = module("holds"), module("scopes")
 restore = module("restore")
 NAME = "localsearch-3.service"
 
@@ -54,10 +55,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.mkdir()
     (linger / person.pw_name).touch()
     (shipped / NAME).write_text("[Service]\nExecStart=/bin/true\n")
-    monkeypatch.setattr(starters, "LINGER", str(linger))
-    monkeypatch.setattr(starters, "USER_FOLDERS", (str(tmp_path / "etc"), str(shipped)))
-    monkeypatch.setattr(starters, "manager", lambda *_: None)
-    monkeypatch.setattr(starters, "RECORD", str(tmp_path / "held.json"))
+    monkeypatch.setattr(scopes, "LINGER", str(linger))
+    monkeypatch.setattr(scopes, "USER_FOLDERS", (str(tmp_path / "etc"), str(shipped)))
+    monkeypatch.setattr(scopes, "manager", lambda *_: None)
+    monkeypatch.setattr(holds, "RECORD", str(tmp_path / "held.json"))
     monkeypatch.setattr(journal, "ROOT", str(tmp_path / "lib" / "journal"))
     return home
 
@@ -100,7 +101,7 @@ def test_a_folder_that_leads_out_of_the_home_is_not_written_to(home: Path, tmp_p
 def test_nobody_without_a_manager_or_linger_is_looked_at(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starters, "LINGER", str(tmp_path / "none"))
+    monkeypatch.setattr(scopes, "LINGER", str(tmp_path / "none"))
     assert asked() == []
 
 
@@ -113,7 +114,7 @@ def test_a_unit_that_does_not_start_keeps_no_other_down(
         'case $* in "start -- a.service") echo "it needs a screen" >&2; exit 1;; esac\n'
     )
     program.chmod(0o755)
-    monkeypatch.setattr(starters, "manager", lambda *_: [str(program)])
+    monkeypatch.setattr(scopes, "manager", lambda *_: [str(program)])
     ran = [{"name": f"userunit.milo {name}.service", "value": "active"} for name in ("a", "b")]
     with pytest.raises(module("run").Failed, match="milo: it needs a screen"):
         userunits.give(ran)

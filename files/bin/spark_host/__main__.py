@@ -16,7 +16,7 @@
     python3 spark_host lease    renew|release ...                    which run is at work here
     python3 spark_host sysctls  set ...                              kernel settings, old ones kept
     python3 spark_host logind   reload                               its files read anew
-    python3 spark_host starters hold|rearm                           other ways to start an engine
+    python3 spark_host holds    put|rearm                            other ways to start an engine
     python3 spark_host images   run|poll|stop                        pull an image by its digest
     python3 spark_host survey   run|poll|stop                        hash all that is there
     python3 spark_host cpufreq  settle                               other owners of the governor
@@ -39,7 +39,7 @@ from run import Failed
 
 COMMANDS = (
     *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
-    *("crontab", "memory", "starters", "cpufreq", "sysctls", "logind", "lease"),
+    *("crontab", "memory", "holds", "cpufreq", "sysctls", "logind", "lease"),
     *("fetch", "lend", "rearm", "userunits", "images", "survey", "holders"),
 )
 END = "--end of spark-host--"

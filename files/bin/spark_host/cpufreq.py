@@ -22,8 +22,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import crontab
+import holds
 import journal
 import mentions
+import scopes
 import starters
 import units
 from run import Failed, read, run
@@ -138,7 +140,7 @@ def runs_engine(name: str, path: str, commands: bytes, reader: mentions.Reader) 
 def instances(template: str) -> set[str]:
     """Those that run or start at boot: a template does nothing by itself."""
     stem, _, tail = template.partition("@.")
-    links = (f"{folder}/*.*/{stem}@*.{tail}" for folder in starters.SYSTEM_FOLDERS)
+    links = (f"{folder}/*.*/{stem}@*.{tail}" for folder in scopes.SYSTEM_FOLDERS)
     linked = {os.path.basename(path) for pattern in links for path in glob.glob(pattern)}
     marks = glob.glob(f"{MARKS}{stem}@*.{tail}")
     return {name for name in linked | {m[len(MARKS) :] for m in marks} if name != template}
@@ -153,8 +155,8 @@ def writers(words: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     found: list[str] = []
     engines: list[str] = []
     reader = mentions.Reader(words)
-    for name, paths in starters.files_of(starters.SYSTEM_FOLDERS, PASSED_OVER).items():
-        held = any(os.path.basename(path) == starters.DROP_IN for path in paths)
+    for name, paths in starters.files_of(scopes.SYSTEM_FOLDERS, PASSED_OVER).items():
+        held = any(os.path.basename(path) == holds.DROP_IN for path in paths)
         commands = starters.commands_of(paths)
         if not held and sets_governor(commands, "/root"):
             names = instances(name) if "@." in name else [name]
@@ -175,9 +177,9 @@ def cron_writers() -> Iterator[str]:
         for number, line in enumerate(mentions.text_of(path).split(b"\n"), start=1):
             if not line.lstrip().startswith(b"#") and sets_governor(line, home):
                 yield f"{path} line {number}"
-    for period in starters.PERIODIC:
-        for path in sorted(glob.glob(f"{starters.PERIODIC_FOLDER}{period}/*")):
-            runs = os.path.isfile(path) and not starters.why_skipped(path)
+    for period in crontab.PERIODIC:
+        for path in sorted(glob.glob(f"{crontab.PERIODIC_FOLDER}{period}/*")):
+            runs = os.path.isfile(path) and not crontab.why_skipped(path)
             if runs and sets_governor(mentions.text_of(path), "/root"):
                 yield path
 

@@ -29,6 +29,8 @@ DROP_INS = "/etc/cron.d"
 # What Debian's cron takes from cron.d: cron(8), "Debian specific".
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 SETTLE_S = 20  # a watchdog that runs at this moment is awaited so long, then ended
+PERIODIC_FOLDER = "/etc/cron."
+PERIODIC = ("hourly", "daily", "weekly", "monthly", "yearly")
 END_S = 5  # from the polite signal to the other one
 # What runs a script that stands behind it; an editor or a pager that has it open is none of these.
 INTERPRETER = re.compile(r"-?((ba|da|z|k|mk|a)?sh|busybox|python[\d.]*|perl|ruby|node|php)")
@@ -95,6 +97,16 @@ def home_of(user: str) -> str:
         return pwd.getpwnam(user).pw_dir
     except (KeyError, ValueError):  # ValueError: a null byte, which no name has
         return "/nonexistent"
+
+
+def why_skipped(path: str) -> str | None:
+    """Why nobody runs a script of these folders, None for one that is run."""
+    by_name = path.startswith(PERIODIC_FOLDER)
+    if by_name and not mentions.RUNNABLE.fullmatch(os.path.basename(path)):
+        return "run-parts ignores such a name"
+    if not os.stat(path).st_mode & stat.S_IXUSR:
+        return "not executable"
+    return None
 
 
 def why_inert(path: str) -> str | None:

@@ -14,6 +14,7 @@ import aside
 import containers
 import cpufreq
 import fabric
+import holds
 import journal
 import kinds
 import links
@@ -220,7 +221,7 @@ def give_back(
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))
     attempt(failures, "units of users", userunits.give, named(todo, userunits.PREFIX))
     give_clocks(todo, failures)
-    attempt(failures, "held units", starters.rearm)
+    attempt(failures, "held units", holds.rearm)
     give_files(jobs, forced, failures)
     for entry in files_in(entries):
         new = journal.new_path(entry["path"])  # of a write that was cut short

@@ -17,7 +17,7 @@ from typing import Any
 import journal
 import kinds
 import mentions
-import starters
+import scopes
 from run import Failed, run
 
 MASK = "/dev/null"
@@ -26,7 +26,7 @@ PREFIX = "userunit"
 
 def own_path(user: str, name: str) -> str:
     home = pwd.getpwnam(user).pw_dir
-    return f"{mentions.expanded(starters.OWN_USER_FOLDERS[0], home)}/{name}"
+    return f"{mentions.expanded(scopes.OWN_USER_FOLDERS[0], home)}/{name}"
 
 
 def is_mask(path: str) -> bool:
@@ -36,14 +36,14 @@ def is_mask(path: str) -> bool:
 def people() -> Iterator[pwd.struct_passwd]:
     """Those whose user units run now or at the next boot."""
     for person in pwd.getpwall():
-        linger = os.path.exists(f"{starters.LINGER}/{person.pw_name}")
-        if linger or starters.manager(person.pw_name, person.pw_uid):
+        linger = os.path.exists(f"{scopes.LINGER}/{person.pw_name}")
+        if linger or scopes.manager(person.pw_name, person.pw_uid):
             yield person
 
 
 def installed(home: str, name: str) -> bool:
-    own = [mentions.expanded(folder, home) for folder in starters.OWN_USER_FOLDERS]
-    return any(os.path.lexists(f"{folder}/{name}") for folder in (*own, *starters.USER_FOLDERS))
+    own = [mentions.expanded(folder, home) for folder in scopes.OWN_USER_FOLDERS]
+    return any(os.path.lexists(f"{folder}/{name}") for folder in (*own, *scopes.USER_FOLDERS))
 
 
 def section(ask: dict[str, Any]) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def section(ask: dict[str, Any]) -> dict[str, Any]:
     found = []
     for person in people():
         names = [n for n in ask.get("user_units", ()) if installed(person.pw_dir, n)]
-        shown = starters.shown(starters.manager(person.pw_name, person.pw_uid), names)
+        shown = scopes.shown(scopes.manager(person.pw_name, person.pw_uid), names)
         for name in names:
-            paths = (own_path(person.pw_name, name), f"{starters.USER_FOLDERS[0]}/{name}")
+            paths = (own_path(person.pw_name, name), f"{scopes.USER_FOLDERS[0]}/{name}")
             active = shown.get(name, {}).get("ActiveState", "inactive")
             masked = any(map(is_mask, paths))
             found.append({"user": person.pw_name, "name": name, "masked": masked, "active": active})
@@ -62,7 +62,7 @@ def section(ask: dict[str, Any]) -> dict[str, Any]:
 
 def tell(user: str, *words: str) -> None:
     """Say something to a user's manager if it runs; raises Failed."""
-    systemctl = starters.manager(user, pwd.getpwnam(user).pw_uid)
+    systemctl = scopes.manager(user, pwd.getpwnam(user).pw_uid)
     if systemctl is None:
         return
     code, _out, err = run([*systemctl, *words], timeout_s=120)
@@ -100,12 +100,12 @@ def look(entry: dict[str, Any]) -> dict[str, str]:
     user, name = kinds.subject(entry).split(" ")
     label = f"unit {name} of {user}"
     try:
-        systemctl = starters.manager(user, pwd.getpwnam(user).pw_uid)
+        systemctl = scopes.manager(user, pwd.getpwnam(user).pw_uid)
     except KeyError:
         return kinds.verdict(label, "gone", "there is no such user any more")
     if entry["value"] != "active" or systemctl is None:  # it starts with the user's next session
         return kinds.verdict(label, "same")
-    now = starters.shown(systemctl, [name]).get(name, {}).get("ActiveState")
+    now = scopes.shown(systemctl, [name]).get(name, {}).get("ActiveState")
     return kinds.verdict(label, "same" if now == "active" else "restore")
 
 
