@@ -11,7 +11,7 @@ from pyinfra.context import host
 from deploys.steps.begin import begin, host_settings
 from operations import verify
 
-run = begin("verify", host.data.stack, extra=("machine", "leftovers"))
+run = begin("verify", host.data.stack, extra=("machine", "leftovers", "holders"))
 stack = run.stack
 assert stack is not None  # noqa: S101 - begin() refuses an unknown name
 

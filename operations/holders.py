@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from facts.holders import Holders, Program
 from facts.memory import Memory
@@ -13,29 +14,43 @@ from stacks.definition import Stack
 NAMED = 3
 
 
+@dataclass(frozen=True)
+class Outlook:
+    """staying: what neither the desktop nor a service that goes down takes along, the largest
+    first; held_mib: of all of them, small ones included; most_mib: what could be available."""
+
+    staying: tuple[Program, ...]
+    held_mib: float
+    most_mib: float
+
+
+def outlook(found: Holders, memory: Memory, services: Services | object) -> Outlook:
+    """With every container gone and the desktop down.
+
+    What the kernel and its drivers take is not known and not counted, so that nobody is refused
+    who might have enough; the floor itself is looked at before each bind.
+    """
+    asked = services.asked.values() if isinstance(services, Services) else ()
+    staying = found.staying({unit.name for unit in asked})
+    held_mib = found.rest_mib + sum(program.held_mib for program in staying)
+    return Outlook(staying, held_mib, max(0, memory.usable_mib - held_mib))
+
+
 def told(programs: Sequence[Program]) -> str:
     """The largest, each with its size and what stops it."""
     return "; ".join(f"{p.title} holds {p.held_mib:.0f} MiB: {p.stop}" for p in programs[:NAMED])
 
 
 def refusals(state: HostState, stack: Stack) -> list[str]:
-    """Why the stack cannot have its memory even with every container gone and the desktop down.
-
-    What the kernel and its drivers take is not known and not counted, so that nobody is refused
-    who might have enough; the floor itself is looked at before each bind.
-    """
-    found, memory = state.holders, state.memory
-    if not isinstance(found, Holders) or not isinstance(memory, Memory):
+    """Why the stack cannot have its memory; where something could not be read, nothing is said."""
+    memory, floor = state.memory, stack.memory.floor_mib
+    if not isinstance(state.holders, Holders) or not isinstance(memory, Memory):
         return []
-    services = state.services
-    asked = services.asked.values() if isinstance(services, Services) else ()
-    staying = found.staying({unit.name for unit in asked})
-    held = found.rest_mib + sum(program.held_mib for program in staying)
-    most, floor = memory.usable_mib - held, stack.memory.floor_mib
-    if not staying or most >= floor:
+    seen = outlook(state.holders, memory, state.services)
+    if not seen.staying or seen.most_mib >= floor:
         return []
     return [
-        f"at most {max(0, most):.0f} MiB could be available, {stack.name} wants {floor} MiB: "
-        f"programs that run outside of docker hold {held:.0f} of {memory.usable_mib} MiB; stop "
-        f"what you can do without: {told(staying)}"
+        f"at most {seen.most_mib:.0f} MiB could be available, {stack.name} wants {floor} MiB: "
+        f"programs that run outside of docker hold {seen.held_mib:.0f} of {memory.usable_mib} MiB; "
+        f"stop what you can do without: {told(seen.staying)}"
     ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from facts.holders import Holders
 from facts.logind import Logind
 from facts.machine import Machine
 from facts.memory import Memory
 from facts.oom import Oom
 from facts.snapshot import HostState
 from facts.sysctl import Sysctl
-from operations import logind, oom, sysctl
+from facts.unknown import Unknown
+from operations import holders, logind, oom, sysctl
 from operations.item import Item, judged, unread
 from stacks.definition import Stack
 
@@ -34,6 +36,20 @@ def headroom(state: HostState, stack: Stack) -> Item:
     seen = f"{found.total_mib} MiB, {found.available_mib} available, {found.free_mib} free"
     seen += f", {found.hugepages_mib} reserved for huge pages" if found.hugepages_mib else ""
     return judged("memory", "memory", wanted, seen, found.usable_mib >= floor)
+
+
+def outside(state: HostState, stack: Stack) -> Item:
+    """Programs that a teardown leaves running, and whether the stack has room beside them."""
+    name, wanted = "memory outside of docker", f"leaves {stack.memory.floor_mib} MiB"
+    found, memory = state.holders, state.memory
+    if not isinstance(found, Holders) or not isinstance(memory, Memory):
+        why = memory if isinstance(memory, Unknown) else found
+        return unread("memory", name, wanted, why if isinstance(why, Unknown) else "not asked for")
+    seen = holders.outlook(found, memory, state.services)
+    largest = ", ".join(f"{p.title} {p.held_mib:.0f} MiB" for p in seen.staying[: holders.NAMED])
+    told = f"{seen.held_mib:.0f} MiB" + (f" ({largest})" if largest else "")
+    told += f"; GPU not read: {found.gpu_unread}" if found.gpu_unread else ""
+    return judged("memory", name, wanted, told, not holders.refusals(state, stack))
 
 
 def kernel_setting(state: HostState, key: str, value: object) -> Item:
@@ -101,6 +117,7 @@ def items(state: HostState, stack: Stack, settings: Mapping[str, object]) -> lis
     """settings: sysctl of files/host.yaml."""
     return [
         headroom(state, stack),
+        outside(state, stack),
         shared_memory(state),
         *kernel_settings(state, settings),
         logged_out(state),

@@ -373,6 +373,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},
         "shards": {shards.directory(one, wanted.model_dir): "unverified" for one in (lab, dsf)},
         "gpu": {"gpus": [dict(GPU)]},
+        "holders": {"programs": [], "rest_mib": 90, "gpu_unread": None},
         "files": dict.fromkeys(
             (
                 *(cpufreq.UNIT_PATH, gpu.UNIT_PATH, program.UNDO_COMMAND),

@@ -291,7 +291,8 @@ def test_one_drift_is_one_line(
         ("cpufreq", {"governor", "other governor owners"}),
         ("files", {"governor at boot", "sysctl at boot", "needrestart"}),
         ("fabric", {"fabric", *(f"link {port}" for port in PORTS)}),
-        ("memory", {"memory", "shared memory", "OOM killers"}),
+        ("memory", {"memory", "memory outside of docker", "shared memory", "OOM killers"}),
+        ("holders", {"memory outside of docker"}),
         ("sysctl", {"sysctl vm.swappiness"}),
         ("logind", {"RemoveIPC of logind"}),
         ("oom", {"OOM killers"}),
@@ -315,6 +316,20 @@ def test_a_part_that_was_not_read_is_unknown_and_never_ok(
     # A fabric that was not read has no line for its RDMA devices either.
     assert unknown == names
     assert all("permission denied" in found[n].found for n in names - {"governor at boot"})
+
+
+def test_memory_that_no_teardown_gives_back_is_on_the_page(
+    look: Look, lab: Stack, dsf: Stack
+) -> None:
+    snapshot = bare(cluster(), 0, lab, dsf)
+    ollama = {"name": "ollama", "pid": 7, "user": "root", "unit": "ollama.service"}
+    ollama |= {"user_unit": "", "screen": False, "mib": 300, "gpu_mib": 1000}
+    snapshot["holders"] |= {"programs": [ollama], "gpu_unread": "no answer in 10 s"}
+    item = look(snapshot)["memory outside of docker"]
+    told = "1090 MiB (ollama.service (pid 7 of root) 1000 MiB); GPU not read: no answer in 10 s"
+    assert (item.wanted, item.found, item.verdict) == ("leaves 200 MiB", told, "ok")
+    ollama["gpu_mib"] = 1300
+    assert look(snapshot)["memory outside of docker"].verdict == "drift"
 
 
 def test_a_member_that_is_down_with_its_cable_in_is_told_apart(
