@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,21 @@ def test_sessions_with_a_screen_end_with_the_desktop(
     (tmp_path / "5").write_text("UID=1001\nTYPE=tty\n")
     (tmp_path / "c1").write_text("odd\x00")
     assert holders.with_screen() == ({"2"}, {"1000"})
+
+
+def test_the_fifo_that_a_session_holds_open_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As logind makes one beside each session: /run/systemd/sessions/5.ref."""
+    monkeypatch.setattr(holders, "SESSIONS", str(tmp_path))
+    os.mkfifo(tmp_path / "5.ref")
+    session = os.open(tmp_path / "5.ref", os.O_RDWR)
+    found: list[Any] = []
+    reader = threading.Thread(target=lambda: found.append(holders.with_screen()))
+    reader.start()
+    reader.join(5)
+    os.close(session)
+    assert found == [(set(), set())]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,10 @@ def on_gpu() -> tuple[dict[int, float], str | None]:
 def with_screen() -> Screens:
     ids, uids = set(), set()
     for name in os.listdir(SESSIONS) if os.path.isdir(SESSIONS) else ():
-        told = dict(re.findall(r"^(\w+)=(.*)$", read(f"{SESSIONS}/{name}") or "", re.MULTILINE))
+        path = f"{SESSIONS}/{name}"
+        if not os.path.isfile(path):  # ID.ref is a FIFO, which ends no sooner than the session
+            continue
+        told = dict(re.findall(r"^(\w+)=(.*)$", read(path) or "", re.MULTILINE))
         if told.get("TYPE") in SEEN:
             ids.add(name)
             uids.add(told.get("UID", ""))
