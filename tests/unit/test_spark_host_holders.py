@@ -102,6 +102,18 @@ def test_only_the_largest_are_named_and_the_rest_is_summed(
         ),
         ("0::/init.scope", "", "", False),
         ("", "", "", False),
+        (
+            "5:memory:/\n1:name=systemd:/system.slice/ollama.service\n0::/",
+            *("ollama.service", "", False),
+        ),
+        (
+            "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/init.scope\n"
+            "0::/user.slice/user-1000.slice/user@1000.service/init.scope",
+            *("", "", True),
+        ),
+        ("0::/lxc.payload.one/system.slice/ollama.service", "", "", False),
+        (f"0::/machine.slice/libpod-{ID}.scope/system.slice/ollama.service", "", "", False),
+        ("0::/machine.slice/nspawn@a.service/payload/b.service", "nspawn@a.service", "", False),
     ],
 )
 def test_where_a_program_belongs(group: str, unit: str, user_unit: str, screen: bool) -> None:
@@ -142,10 +154,14 @@ def test_the_fifo_that_a_session_holds_open_is_not_waited_for(
         ("0::/system.slice/docker.service", True),
         (f"0::/machine.slice/libpod-{ID}.scope", True),
         (f"0::/kubepods.slice/cri-containerd-{ID}.scope", True),
+        (f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope", True),
+        ("", False),
     ],
 )
-def test_only_dockers_containers_are_left_out(group: str, counts: bool) -> None:
-    assert (holders.DOCKER.search(group) is None) is counts
+def test_only_containers_of_the_systems_docker_and_what_is_gone_are_left_out(
+    group: str, counts: bool
+) -> None:
+    assert holders.outside(group) is counts
 
 
 @pytest.mark.parametrize(

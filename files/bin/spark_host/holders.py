@@ -21,9 +21,11 @@ from run import read, run
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 SMALL_MIB = 32  # what is smaller counts in the sum and is not named
 DOCKER = re.compile(r"/docker[-/][0-9a-f]{64}")
-UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
-SCOPE = re.compile(r"/session-([^/]+)\.scope(?=/|$)")
-MANAGER = re.compile(r"user@(\d+)\.service")
+GROUP = re.compile(r"^\d+:([^:]*):(.*)$", re.MULTILINE)
+# Below slices only: what lies in a container's own tree has names that the host's systemd lacks.
+SERVICE = re.compile(r"(?:/[^/]+\.slice)*/([\w:.@\\-]+\.service)(?=/|$)", re.ASCII)
+SCOPE = re.compile(r"(?:/[^/]+\.slice)*/session-([^/]+)\.scope(?=/|$)")
+MANAGER = re.compile(r"(?:/[^/]+\.slice)*/user@(\d+)\.service(?=/|$)")
 SESSIONS = "/run/systemd/sessions"
 SEEN = ("x11", "wayland", "mir")  # sessions with a screen: they end with the desktop
 Screens = tuple[set[str], set[str]]  # ids of sessions with a screen, uids of those who have one
@@ -84,16 +86,28 @@ def owner(pid: int) -> str:
         return str(uid)
 
 
-def whereabouts(group: str, screens: Screens) -> dict[str, Any]:
+def place(groups: str) -> str:
+    """Where systemd has a process, out of its cgroups; v1 has a line for each controller too."""
+    found = dict(GROUP.findall(groups))
+    return str(found.get("name=systemd") or found.get("", ""))
+
+
+def outside(groups: str) -> bool:
+    """Of docker as a launch knows it: a user's own docker stays. One that is gone is nowhere."""
+    return bool(groups) and (not DOCKER.search(groups) or bool(MANAGER.match(place(groups))))
+
+
+def whereabouts(groups: str, screens: Screens) -> dict[str, Any]:
     """{"unit": of the system, "user_unit": of a user, "screen": it ends with the desktop}."""
-    units = UNIT.findall(group)
-    manager = next(filter(None, map(MANAGER.fullmatch, units)), None)
+    path = place(groups)
+    manager = MANAGER.match(path)
     if manager:
-        own = units[-1] if len(units) > 1 else ""
-        return {"unit": "", "user_unit": own, "screen": manager[1] in screens[1]}
-    scope = SCOPE.search(group)
-    unit = units[-1] if units else ""
-    return {"unit": unit, "user_unit": "", "screen": bool(scope and scope[1] in screens[0])}
+        own = SERVICE.match(path[manager.end() :])
+        user_unit = own[1] if own else ""
+        return {"unit": "", "user_unit": user_unit, "screen": manager[1] in screens[1]}
+    unit, scope = SERVICE.match(path), SCOPE.match(path)
+    screen = bool(scope and scope[1] in screens[0])
+    return {"unit": unit[1] if unit else "", "user_unit": "", "screen": screen}
 
 
 def programs(gpu_mib: dict[int, float]) -> list[dict[str, Any]]:
@@ -101,11 +115,11 @@ def programs(gpu_mib: dict[int, float]) -> list[dict[str, Any]]:
     screens = with_screen()
     found: dict[Any, list[dict[str, Any]]] = {}
     for process in crontab.processes():
-        pid, group = process.pid, read(f"/proc/{process.pid}/cgroup") or ""
-        if DOCKER.search(group):
+        pid, groups = process.pid, read(f"/proc/{process.pid}/cgroup") or ""
+        if not outside(groups):
             continue
         one = {"name": title(process.argv), "pid": pid, "user": owner(pid)}
-        one.update(whereabouts(group, screens))
+        one.update(whereabouts(groups, screens))
         one.update(mib=private_mib(pid), gpu_mib=gpu_mib.get(pid, 0.0))
         service = one["unit"] or one["user_unit"]
         found.setdefault((service, one["user"]) if service else pid, []).append(one)
