@@ -59,6 +59,18 @@ def test_a_program_is_named_with_its_own_memory_and_without_its_arguments(
     assert "secret" not in str(holders.section({}))
 
 
+def test_what_forks_have_in_common_counts_once() -> None:
+    text = f"import os; x = b'1' * ({HELD_MIB} << 20); pid = os.fork()\n"
+    text += "if pid: print(pid, flush=True)\nos.read(0, 1)"
+    argv = [sys.executable, "-c", text]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made:
+        assert made.stdout is not None
+        pids = (made.pid, int(made.stdout.readline()))
+        held_mib = sum(map(holders.private_mib, pids))
+        made.communicate("12")
+    assert HELD_MIB <= held_mib < HELD_MIB + 32
+
+
 def test_what_it_holds_through_the_gpu_counts_as_well(
     tools: Path, program: subprocess.Popen[str]
 ) -> None:

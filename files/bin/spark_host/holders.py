@@ -20,6 +20,8 @@ from run import read, run
 
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 SMALL_MIB = 32  # what is smaller counts in the sum and is not named
+QUICK_MIB = 8  # what is larger is asked for exactly, which takes the kernel a walk over its pages
+PSS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 DOCKER = re.compile(r"/docker[-/][0-9a-f]{64}")
 GROUP = re.compile(r"^\d+:([^:]*):(.*)$", re.MULTILINE)
 # Below slices only: what lies in a container's own tree has names that the host's systemd lacks.
@@ -32,9 +34,13 @@ Screens = tuple[set[str], set[str]]  # ids of sessions with a screen, uids of th
 
 
 def private_mib(pid: int) -> float:
-    """Resident memory of a process without what it shares, with others or with files."""
+    """Resident memory of a process without what it shares, with others or with files; of pages
+    that forks have in common (a loader's workers) its part, which statm counts in each as a whole.
+    """
     words = (read(f"/proc/{pid}/statm") or "0 0 0").split()
-    return max(0, int(words[1]) - int(words[2])) * PAGE_KIB / 1024
+    mib = max(0, int(words[1]) - int(words[2])) * PAGE_KIB / 1024
+    part = PSS.search(read(f"/proc/{pid}/smaps_rollup") or "") if mib > QUICK_MIB else None
+    return int(part[1]) / 1024 if part else mib
 
 
 def on_gpu() -> tuple[dict[int, float], str | None]:
