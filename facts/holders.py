@@ -48,7 +48,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Holders:
-    """rest_mib: of all that are too small to name; gpu_unread: why nvidia-smi said nothing."""
+    """rest_mib: of all that are too small to name and stay when the desktop ends; gpu_unread: why
+    nvidia-smi said nothing."""
 
     programs: tuple[Program, ...]
     rest_mib: float

@@ -97,6 +97,15 @@ def test_only_the_largest_are_named_and_the_rest_is_summed(
     assert found["rest_mib"] > 0
 
 
+def test_small_programs_of_the_desktop_are_no_part_of_the_rest(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"mib": 30.0, "gpu_mib": 0.0}
+    made = [{"screen": True, **small}, {"screen": False, **small}]
+    monkeypatch.setattr(holders, "programs", lambda _: made)
+    assert holders.section({})["rest_mib"] == 30
+
+
 @pytest.mark.parametrize(
     ("group", "unit", "user_unit", "screen"),
     [

@@ -144,11 +144,12 @@ def size(one: dict[str, Any]) -> float:
 
 def section(_: dict[str, Any]) -> dict[str, Any]:
     """{"programs": [{"name", "pid", "user", "unit", "user_unit", "screen", "mib", "gpu_mib"}] with
-    the largest first, "rest_mib": of all that are too small to name, "gpu_unread": why or null}"""
+    the largest first, "rest_mib": of all that are too small to name and stay when the desktop ends,
+    "gpu_unread": why or null}"""
     gpu_mib, unread = on_gpu()
     found = sorted(programs(gpu_mib), key=size, reverse=True)
     named = [one for one in found if size(one) >= SMALL_MIB]
-    rest = sum(size(one) for one in found[len(named) :])
+    rest = sum(size(one) for one in found[len(named) :] if not one["screen"])
     return {"programs": named, "rest_mib": rest, "gpu_unread": unread}
 
 
