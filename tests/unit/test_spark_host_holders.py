@@ -195,6 +195,10 @@ def test_only_containers_of_the_systems_docker_and_what_is_gone_are_left_out(
         (["nginx: worker process --key k"], "nginx:"),
         (["-bash"], "-bash"),
         (["bash", "-c", "secret"], "bash"),
+        (["python3", "", ""], "python3"),
+        (["\udcff\x1b[2Jx\n"], "??[2Jx?"),
+        (["x" * 4096], "x" * 60),
+        ([""], "nameless"),
     ],
 )
 def test_a_title_is_the_program_and_what_an_interpreter_runs(argv: list[str], said: str) -> None:

@@ -21,6 +21,7 @@ from run import read, run
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 SMALL_MIB = 32  # what is smaller counts in the sum and is not named
 QUICK_MIB = 8  # what is larger is asked for exactly, which takes the kernel a walk over its pages
+NAME_CHARS = 60
 PSS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 DOCKER = re.compile(r"/docker[-/][0-9a-f]{64}")
 GROUP = re.compile(r"^\d+:([^:]*):(.*)$", re.MULTILINE)
@@ -74,12 +75,16 @@ def with_screen() -> Screens:
 
 def title(argv: list[str]) -> str:
     """The program, and of an interpreter what it runs; other arguments stay on the host."""
-    name = os.path.basename(argv[0].split(" ")[0])
-    if not crontab.INTERPRETER.fullmatch(name):
-        return name
-    if argv[1:2] == ["-m"]:
-        return " ".join([name, *argv[1:3]])
-    return " ".join([name, *(os.path.basename(w) for w in argv[1:2] if not w.startswith("-"))])
+    words = [os.path.basename(argv[0].split(" ")[0])]
+    if crontab.INTERPRETER.fullmatch(words[0]):
+        module = argv[1:2] == ["-m"]
+        words += argv[1:3] if module else [os.path.basename(w) for w in argv[1:2] if w[:1] != "-"]
+    return shown(" ".join(filter(None, words)))
+
+
+def shown(name: str) -> str:
+    """As it may stand in a sentence: programs call themselves what they like, in whatever bytes."""
+    return "".join(one if one.isprintable() else "?" for one in name[:NAME_CHARS]) or "nameless"
 
 
 def owner(pid: int) -> str:
