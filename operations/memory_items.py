@@ -49,7 +49,10 @@ def outside(state: HostState, stack: Stack) -> Item:
     largest = ", ".join(f"{p.title} {p.held_mib:.0f} MiB" for p in seen.staying[: holders.NAMED])
     told = f"{seen.held_mib:.0f} MiB" + (f" ({largest})" if largest else "")
     told += f"; GPU not read: {found.gpu_unread}" if found.gpu_unread else ""
-    return judged("memory", name, wanted, told, not holders.refusals(state, stack))
+    good = not holders.refusals(state, stack)
+    if good and found.gpu_unread:  # what is held there could be too much
+        return unread("memory", name, wanted, told)
+    return judged("memory", name, wanted, told, good)
 
 
 def kernel_setting(state: HostState, key: str, value: object) -> Item:

@@ -74,9 +74,20 @@ def test_what_forks_have_in_common_counts_once() -> None:
 def test_what_it_holds_through_the_gpu_counts_as_well(
     tools: Path, program: subprocess.Popen[str]
 ) -> None:
-    gpu_says(tools, f"{program.pid}, 61234\n{program.pid}, 66\n1, [N/A]\nno running processes")
-    one = parse(holders.section({})).programs[0]
-    assert (one.pid, one.gpu_mib) == (program.pid, 61300)
+    gpu_says(tools, f"pid, MiB\n{program.pid}, 61234\n{program.pid}, 66\nno running processes")
+    found = parse(holders.section({}))
+    assert (found.programs[0].pid, found.programs[0].gpu_mib) == (program.pid, 61300)
+    assert found.gpu_unread is None
+
+
+@pytest.mark.parametrize("word", ["[N/A]", "[Insufficient Permissions]"])
+def test_a_program_of_which_the_driver_says_no_figure_is_told_but_for_dockers(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    groups = {7: "0::/system.slice/ollama.service", 8: f"0::/system.slice/docker-{ID}.scope"}
+    monkeypatch.setattr(holders, "cgroups", groups.get)
+    gpu_says(tools, f"7, {word}\n8, {word}\n8, 100")
+    assert holders.on_gpu() == ({8: 100}, f"nvidia-smi says {word} for pid 7")
 
 
 def test_a_driver_that_says_no_is_told_and_hides_no_program(

@@ -53,11 +53,14 @@ def on_gpu() -> tuple[dict[int, float], str | None]:
     if status:
         return {}, (err or out).strip() or f"nvidia-smi: exit status {status}"
     found: dict[int, float] = {}
+    unsaid = []
     for line in out.splitlines():
         pid, _, mib = (word.strip() for word in line.partition(","))
         if pid.isdigit() and mib.isdigit():
             found[int(pid)] = found.get(int(pid), 0.0) + int(mib)
-    return found, None
+        elif pid.isdigit() and outside(cgroups(int(pid))):
+            unsaid.append(f"{mib or 'nothing'} for pid {pid}")
+    return found, f"nvidia-smi says {', '.join(unsaid)}" if unsaid else None
 
 
 def with_screen() -> Screens:
@@ -97,6 +100,10 @@ def owner(pid: int) -> str:
         return str(uid)
 
 
+def cgroups(pid: int) -> str:
+    return read(f"/proc/{pid}/cgroup") or ""
+
+
 def place(groups: str) -> str:
     """Where systemd has a process, out of its cgroups; v1 has a line for each controller too."""
     found = dict(GROUP.findall(groups))
@@ -126,7 +133,7 @@ def programs(gpu_mib: dict[int, float]) -> list[dict[str, Any]]:
     screens = with_screen()
     found: dict[Any, list[dict[str, Any]]] = {}
     for process in crontab.processes():
-        pid, groups = process.pid, read(f"/proc/{process.pid}/cgroup") or ""
+        pid, groups = process.pid, cgroups(process.pid)
         if not outside(groups):
             continue
         one = {"name": title(process.argv), "pid": pid, "user": owner(pid)}
