@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ class Program:
         """At least: what is managed for both may be counted in both, so they are not added."""
         return max(self.mib, self.gpu_mib)
 
+    def part_of(self, units: Collection[tuple[str, str]]) -> bool:
+        """Is it of one of these ("system" or a user, unit), or of an instance of a template?"""
+        scope, unit = ("system", self.unit) if self.unit else (self.user, self.user_unit)
+        return (scope, unit) in units or (scope, re.sub(r"@.*\.", "@.", unit)) in units
+
     @property
     def title(self) -> str:
         return f"{self.unit or self.user_unit or self.name} (pid {self.pid} of {self.user})"
@@ -55,9 +61,9 @@ class Holders:
     rest_mib: float
     gpu_unread: str | None
 
-    def staying(self, going: Collection[str]) -> tuple[Program, ...]:
+    def staying(self, going: Collection[tuple[str, str]]) -> tuple[Program, ...]:
         """Those that neither the desktop nor one of these units takes along, the largest first."""
-        return tuple(p for p in self.programs if not p.screen and p.unit not in going)
+        return tuple(p for p in self.programs if not p.screen and not p.part_of(going))
 
 
 def parse(section: Section) -> Holders:

@@ -9,6 +9,8 @@ from facts.holders import Holders, Program
 from facts.memory import Memory
 from facts.services import Services
 from facts.snapshot import HostState
+from facts.starters import Starters
+from operations import resurrection
 from stacks.definition import Stack
 
 NAMED = 3
@@ -16,22 +18,30 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Outlook:
-    """staying: what neither the desktop nor a service that goes down takes along, the largest
-    first; held_mib: of all of them, small ones included; most_mib: what could be available."""
+    """staying: what neither the desktop nor a unit that is stopped takes along, the largest first;
+    held_mib: of all of them, small ones included; most_mib: what could be available."""
 
     staying: tuple[Program, ...]
     held_mib: float
     most_mib: float
 
 
-def outlook(found: Holders, memory: Memory, services: Services | object) -> Outlook:
+def going(state: HostState) -> set[tuple[str, str]]:
+    """("system" or a user, unit) of what is stopped before a bind: services and watchdogs."""
+    asked = state.services.asked.values() if isinstance(state.services, Services) else ()
+    found = state.starters
+    held = resurrection.plan(found)["units"] if isinstance(found, Starters) else ()
+    names = {("system", unit.name) for unit in asked}
+    return names | {(unit["scope"], unit["name"]) for unit in held if unit["stop"]}
+
+
+def outlook(found: Holders, memory: Memory, state: HostState) -> Outlook:
     """With every container gone and the desktop down.
 
     What the kernel and its drivers take is not known and not counted, so that nobody is refused
     who might have enough; the floor itself is looked at before each bind.
     """
-    asked = services.asked.values() if isinstance(services, Services) else ()
-    staying = found.staying({unit.name for unit in asked})
+    staying = found.staying(going(state))
     held_mib = found.rest_mib + sum(program.held_mib for program in staying)
     return Outlook(staying, held_mib, max(0, memory.usable_mib - held_mib))
 
@@ -46,7 +56,7 @@ def refusals(state: HostState, stack: Stack) -> list[str]:
     memory, floor = state.memory, stack.memory.floor_mib
     if not isinstance(state.holders, Holders) or not isinstance(memory, Memory):
         return []
-    seen = outlook(state.holders, memory, state.services)
+    seen = outlook(state.holders, memory, state)
     if not seen.staying or seen.most_mib >= floor:
         return []
     return [

@@ -45,7 +45,7 @@ def outside(state: HostState, stack: Stack) -> Item:
     if not isinstance(found, Holders) or not isinstance(memory, Memory):
         why = memory if isinstance(memory, Unknown) else found
         return unread("memory", name, wanted, why if isinstance(why, Unknown) else "not asked for")
-    seen = holders.outlook(found, memory, state.services)
+    seen = holders.outlook(found, memory, state)
     largest = ", ".join(f"{p.title} {p.held_mib:.0f} MiB" for p in seen.staying[: holders.NAMED])
     told = f"{seen.held_mib:.0f} MiB" + (f" ({largest})" if largest else "")
     told += f"; GPU not read: {found.gpu_unread}" if found.gpu_unread else ""

@@ -140,6 +140,30 @@ def test_what_goes_with_the_desktop_is_no_reason_to_refuse(
     assert "user.service (pid 4711 of milo) holds 1000000 MiB" in found
 
 
+@pytest.mark.parametrize(
+    ("scope", "name", "more"),
+    [
+        ("system", "llm.service", {"unit": "llm.service"}),
+        ("system", "llm@.service", {"unit": "llm@1.2.service"}),
+        ("milo", "llm.service", {"user_unit": "llm.service"}),
+    ],
+)
+def test_what_a_held_watchdog_runs_is_no_reason_to_refuse_where_the_hold_stops_it(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot], scope: str, name: str, more: dict[str, Any]
+) -> None:
+    one = {"scope": scope, "uid": 1000, "name": name, "path": f"/etc/systemd/system/{name}"}
+    one |= {"weight": "starts", "direct": False, "scripts": ["/srv/llm.sh"], "active": "active"}
+    one |= {"file_state": "enabled", "wanted_by": [], "triggers": [], "held": False}
+    pair[0]["starters"]["units"] = [one]
+    large = program("python3 -m vllm", 10**6, **more)
+    pair[0]["holders"] = {"programs": [large], "rest_mib": 30, "gpu_unread": None}
+    assert said(stacks, pair) == []
+    one["direct"] = True  # an engine's own command is no container, and no hold stops it
+    assert len(said(stacks, pair)) == 1
+    one["direct"], large["user"] = False, "another"
+    assert len(said(stacks, pair)) == (scope != "system")
+
+
 def test_a_holder_that_could_not_be_read_refuses_nothing(
     stacks: tuple[Stack, Stack], pair: list[Snapshot]
 ) -> None:
