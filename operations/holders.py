@@ -46,9 +46,15 @@ def outlook(found: Holders, memory: Memory, state: HostState) -> Outlook:
     return Outlook(staying, held_mib, max(0, memory.usable_mib - held_mib))
 
 
+def worth_stopping(programs: Sequence[Program], missing_mib: float) -> Sequence[Program]:
+    """The largest; none that would give back less than a tenth of what is missing: a VPN's or
+    docker's own daemon is small, and who is told to stop it may lose the host."""
+    return [p for p in programs[:NAMED] if p.held_mib * 10 >= missing_mib]
+
+
 def told(programs: Sequence[Program]) -> str:
-    """The largest, each with its size and what stops it."""
-    return "; ".join(f"{p.title} holds {p.held_mib:.0f} MiB: {p.stop}" for p in programs[:NAMED])
+    """Each with its size and what stops it."""
+    return "; ".join(f"{p.title} holds {p.held_mib:.0f} MiB: {p.stop}" for p in programs)
 
 
 def refusals(state: HostState, stack: Stack) -> list[str]:
@@ -59,8 +65,9 @@ def refusals(state: HostState, stack: Stack) -> list[str]:
     seen = outlook(state.holders, memory, state)
     if not seen.staying or seen.most_mib >= floor:
         return []
+    named = worth_stopping(seen.staying, floor - seen.most_mib) or seen.staying[:1]
     return [
         f"at most {seen.most_mib:.0f} MiB could be available, {stack.name} wants {floor} MiB: "
         f"programs that run outside of docker hold {seen.held_mib:.0f} of {memory.usable_mib} MiB; "
-        f"stop what you can do without: {told(seen.staying)}"
+        f"stop what you can do without: {told(named)}"
     ]

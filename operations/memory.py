@@ -95,15 +95,15 @@ def kept_cache(before: Mapping[str, int], after: Mapping[str, int]) -> str | Non
     )
 
 
-def largest(host: Host) -> str:
+def largest(host: Host, missing_mib: int) -> str:
     """What holds the most memory outside of docker, for a sentence that fails."""
     try:
         found = parsed(call(host, "holders", timeout_s=60), parse_holders)
     except RemoteError:
         found = Unknown("no answer")
-    if isinstance(found, Unknown) or not found.programs:
-        return "see what else holds memory (ps aux --sort=-rss)"
-    return holders.told(found.programs)
+    programs = () if isinstance(found, Unknown) else found.programs
+    named = holders.worth_stopping(programs, missing_mib)
+    return holders.told(named) or "see what else holds memory (ps aux --sort=-rss)"
 
 
 def _ritual(state: State, host: Host, job: Job, floor_mib: int) -> bool:
@@ -127,7 +127,7 @@ def _ritual(state: State, host: Host, job: Job, floor_mib: int) -> bool:
         return fail(
             state, host, job,
             f"{host.name}: {available} MiB available after dropping the caches, {floor_mib} MiB "
-            f"wanted before a bind: {largest(host)}",
+            f"wanted before a bind: {largest(host, floor_mib - available)}",
         )  # fmt: skip
     return True
 

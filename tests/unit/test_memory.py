@@ -31,9 +31,11 @@ def lab(tmp_path: Path) -> Stack:
     return locked("lab", tmp_path)
 
 
-def ran(lab: Stack, answer: Any) -> tuple[bool, Job]:
+def ran(lab: Stack, answer: Any, programs: Any = ()) -> tuple[bool, Job]:
     snapshots = [bare(cluster(), rank, lab, lab) for rank in range(2)]
     said = {"spark_host memory": [json.dumps(answer), END]}
+    held = {"programs": programs, "rest_mib": 0, "gpu_unread": None}
+    said["spark_host holders"] = [json.dumps(held), END]
     job = made_job(cluster(), snapshots, lab, (lab,), responses={0: said})
     return memory._ritual(job.state, job.hosts[0], job, 112000), job
 
@@ -79,6 +81,20 @@ def test_too_little_available_after_the_drop_fails(lab: Stack) -> None:
     assert not good
     assert job.problem is not None
     assert "92160 MiB available after dropping the caches, 112000 MiB wanted" in job.problem
+
+
+@pytest.mark.parametrize(
+    ("mib", "told"), [(9000, "ollama.service (pid 7 of root) holds 9000 MiB: sudo"), (40, "see")]
+)
+def test_what_holds_the_missing_memory_is_named_and_what_is_small_is_not(
+    lab: Stack, mib: int, told: str
+) -> None:
+    one = {"name": "ollama", "pid": 7, "user": "root", "unit": "ollama.service", "user_unit": ""}
+    one |= {"screen": False, "mib": mib, "gpu_mib": 0}
+    good, job = ran(lab, {"before": figures(60), "after": figures(0.5, available_gib=90)}, [one])
+    assert not good
+    assert job.problem is not None
+    assert f"wanted before a bind: {told}" in job.problem
 
 
 @pytest.mark.parametrize(

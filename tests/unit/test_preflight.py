@@ -128,6 +128,22 @@ def test_programs_outside_of_docker_that_keep_the_memory_are_named_before_any_te
     assert said(stacks, pair) == []
 
 
+def test_nobody_is_told_to_stop_what_would_give_back_next_to_nothing(
+    stacks: tuple[Stack, Stack], pair: list[Snapshot]
+) -> None:
+    floor = stacks[0].memory.model_copy(update={"floor_mib": 112000})
+    stack = stacks[0].model_copy(update={"memory": floor})
+    for one in pair:
+        one["memory"]["meminfo_kib"]["MemTotal"] = 122500 * 1024
+    network = program("tailscaled", 60, unit="tailscaled.service")
+    pair[0]["holders"]["programs"] = [program("llama", 30000), network]
+    (found,) = said(stacks, pair, stack=stack)
+    assert found.endswith("without: llama (pid 4711 of milo) holds 30000 MiB: sudo kill 4711")
+    pair[0]["holders"]["programs"] = [program(f"part{n}", 60) for n in range(1000)]
+    (found,) = said(stacks, pair, stack=stack)
+    assert found.endswith("without: part0 (pid 4711 of milo) holds 60 MiB: sudo kill 4711")
+
+
 @pytest.mark.parametrize("more", [{"screen": True}, {"unit": "gdm.service"}])
 def test_what_goes_with_the_desktop_is_no_reason_to_refuse(
     stacks: tuple[Stack, Stack], pair: list[Snapshot], more: dict[str, Any]
