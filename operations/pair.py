@@ -221,7 +221,8 @@ def faults(job: Job, fabric_too: bool) -> list[str]:
         return list(job.answers[job.executing])
 
 
-def _faults(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
+def unlike(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
+    """The same by the states of the hosts alone, without a completion."""
     states = job.states()
     try:
         wanted = specs(job.cluster, stack, states)
@@ -241,6 +242,11 @@ def _faults(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
             found += [
                 f"{node.name}: {why}" for why in why_not_converged(job.cluster, node, state.fabric)
             ]
+    return found
+
+
+def _faults(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
+    found = unlike(job, stack, fabric_too)
     if found:
         return found
     try:

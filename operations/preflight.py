@@ -31,7 +31,7 @@ from operations import (
     shards,
 )
 from operations.job import Commands, Job, refuse_beforehand
-from operations.pair import by_podman, foreign, podman_engines, specs
+from operations.pair import by_podman, foreign, podman_engines, specs, unlike
 from stacks.definition import Stack, StackError
 from stacks.render import check_pair
 
@@ -119,7 +119,6 @@ def launch_complaints(
         )
     if isinstance(state.memory, Memory):
         yield from (f"{node.name}: {s}" for s in memory.shm_complaints(state.memory, stack))
-    yield from (f"{node.name}: {s}" for s in holders.refusals(state, stack))
     yield from (f"{node.name}: {s}" for s in oom.refusals(state, stack))
     taken = ports.refusals(cluster, node.rank, state, stack, known)
     yield from (f"{node.name}: {s}" for s in taken)
@@ -142,6 +141,10 @@ def complaints(job: Job, governor: str, launches: bool, settles: bool = True) ->
         said += host_complaints(job.cluster, node, state, governor, settles)
         if job.stack is not None and launches:
             said += launch_complaints(job.cluster, node, state, job.stack, job.known)
+    # Of ranks that run as wanted nothing is loaded anew, whatever room a load would need.
+    if job.stack is not None and launches and unlike(job, job.stack, fabric_too=settles):
+        for node, state in zip(job.cluster.nodes, states, strict=True):
+            said += [f"{node.name}: {s}" for s in holders.refusals(state, job.stack)]
     read = not any(isinstance(state.fabric, Unknown) for state in states)  # else it is said above
     if job.stack is not None and launches and read:
         try:

@@ -10,7 +10,15 @@ import pytest
 from operations.preflight import complaints
 from stacks.definition import Stack, load
 from tests.plan.made_job import commands, made_job
-from tests.plan.made_pair import Snapshot, cluster, cluster_data, container, dirty, locked
+from tests.plan.made_pair import (
+    Snapshot,
+    cluster,
+    cluster_data,
+    container,
+    dirty,
+    locked,
+    running,
+)
 
 GRAFANA = container("grafana", "grafana/grafana:12", {})
 
@@ -142,6 +150,14 @@ def test_nobody_is_told_to_stop_what_would_give_back_next_to_nothing(
     pair[0]["holders"]["programs"] = [program(f"part{n}", 60) for n in range(1000)]
     (found,) = said(stacks, pair, stack=stack)
     assert found.endswith("without: part0 (pid 4711 of milo) holds 60 MiB: sudo kill 4711")
+
+
+def test_ranks_that_run_as_wanted_need_no_room_for_a_load(stacks: tuple[Stack, Stack]) -> None:
+    pair = running(cluster(), *stacks)
+    pair[1]["holders"]["programs"] = [program("llama", 10**6)]
+    assert said(stacks, pair) == []
+    pair[0]["containers"]["containers"] = []
+    assert len(said(stacks, pair)) == 1
 
 
 @pytest.mark.parametrize("more", [{"screen": True}, {"unit": "gdm.service"}])
