@@ -92,6 +92,22 @@ def test_a_part_that_never_answers_keeps_none_of_the_others(
     assert all(thread.daemon for thread in threading.enumerate() if thread.name.endswith("(work)"))
 
 
+def test_more_parts_on_a_dead_mount_than_are_read_at_once_keep_none_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dead(_: dict[str, Any]) -> None:
+        threading.Event().wait()
+
+    names = [f"dead{number}" for number in range(snapshot.WORKERS + 1)]
+    sections = {**dict.fromkeys(names, dead), "boot": lambda _: {"kernel": "6.12"}}
+    monkeypatch.setattr(snapshot, "SECTIONS", sections)
+    monkeypatch.setattr(snapshot, "STUCK_S", 0.1)
+    monkeypatch.setattr(snapshot, "LIMIT_S", 1)
+    answer = snapshot.main([json.dumps(ASK)])
+    assert answer["boot"] == {"kernel": "6.12"}
+    assert all("unknown" in answer[name] for name in names)
+
+
 def test_the_sum_over_the_installed_program_is_the_one_that_was_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ RDMA_TOOLS = ("ibv_rc_pingpong", "ib_write_bw")
 PROFILES = ("/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections")
 LIMIT_S = 150  # the longest that a section waits for one program is 60 s
 WORKERS = 4  # what they do is to wait for other programs
+STUCK_S = 20  # without any answer for so long another one begins
 FILES_WANTED = 200  # more netplan files than that is not a host we know
 
 
@@ -315,20 +316,32 @@ def main(argv: list[str]) -> dict[str, Any]:
     ask = json.loads(argv[0])
     names = [*SECTIONS, *(name for name in EXTRA if name in ask.get("extra", ()))]
     todo, found = names[::-1], {}
+    done = threading.Semaphore(0)
 
     # Bare threads: concurrent.futures loads so much that it costs a slow host more than it saves.
     def work() -> None:
-        while todo:
-            name = todo.pop()
-            found[name] = answer(name, ask)
+        while True:
+            try:
+                name = todo.pop()
+            except IndexError:  # none is left
+                return
+            try:
+                found[name] = answer(name, ask)
+            finally:
+                done.release()
 
     # Daemons: one that never comes back (a file on a dead NFS server) ends with the program.
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(WORKERS)]
+    def begin() -> None:
+        threading.Thread(target=work, daemon=True).start()
+
+    for _ in range(WORKERS):
+        begin()
     deadline = time.monotonic() + LIMIT_S
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(max(0, deadline - time.monotonic()))
+    for _ in names:
+        while not done.acquire(timeout=min(STUCK_S, max(0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                break
+            begin()  # all of them may wait for the same dead mount
     late = {
         "unknown": f"no answer in {LIMIT_S} s; does something that it reads lie on a dead mount?"
     }
