@@ -159,6 +159,7 @@ def test_sessions_with_a_screen_end_with_the_desktop(
     monkeypatch.setattr(holders, "SESSIONS", str(tmp_path))
     (tmp_path / "2").write_text("UID=1000\nTYPE=wayland\nSTATE=active\n")
     (tmp_path / "5").write_text("UID=1001\nTYPE=tty\n")
+    (tmp_path / "6").write_text("UID=1002\nTYPE=wayland\nSTATE=closing\n")
     (tmp_path / "c1").write_text("odd\x00")
     assert holders.with_screen() == ({"2"}, {"1000"})
 

@@ -70,7 +70,8 @@ def with_screen() -> Screens:
         if not os.path.isfile(path):  # ID.ref is a FIFO, which ends no sooner than the session
             continue
         told = dict(re.findall(r"^(\w+)=(.*)$", read(path) or "", re.MULTILINE))
-        if told.get("TYPE") in SEEN:
+        # What a closing one has left behind has outlived its desktop already.
+        if told.get("TYPE") in SEEN and told.get("STATE") != "closing":
             ids.add(name)
             uids.add(told.get("UID", ""))
     return ids, uids
