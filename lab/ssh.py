@@ -95,8 +95,8 @@ def wait(home: LabHome, host: str, not_boot: str | None = None) -> None:
 def wait_units(home: LabHome, host: str) -> str:
     """Wait until every unit of a guest's boot is done; the state then: running or degraded.
 
-    Asked again and again over connections of their own: one that was made early in a boot has been
-    seen to end before the boot did. Raises LabError after BOOT_S.
+    Asked again and again, over a new connection where one failed: one that was made early in a boot
+    has been seen to end before the boot did. Raises LabError after BOOT_S.
     """
     started = time.monotonic()
     state = ""

@@ -14,7 +14,6 @@ from tests.unit.on_host import module
 cpufreq = module("cpufreq")
 kinds = module("kinds")
 restore = module("restore")
-crontab = module("crontab")
 crontab, holds, scopes = map(module, ("crontab", "holds", "scopes"))
 journal = module("journal")
 units = module("units")
