@@ -193,7 +193,9 @@ def test_what_a_held_watchdog_runs_is_no_reason_to_refuse_where_the_hold_stops_i
     one["direct"] = True  # an engine's own command is no container, and no hold stops it
     assert len(said(stacks, pair)) == 1
     one["direct"], large["user"] = False, "another"
-    assert len(said(stacks, pair)) == (scope != "system")
+    found = said(stacks, pair)
+    assert len(found) == (scope != "system")
+    assert all(one.endswith("systemctl --user stop llm.service as another") for one in found)
 
 
 def test_a_holder_that_could_not_be_read_refuses_nothing(

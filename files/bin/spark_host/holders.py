@@ -10,12 +10,12 @@ the program's resident set. nvidia-smi says it by process on GB10, although its 
 from __future__ import annotations
 
 import os
-import pwd
 import re
 from typing import Any
 
 import crontab
 from gpu import PROBE_S
+from podman import owner
 from run import read, run
 
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
@@ -89,16 +89,6 @@ def title(argv: list[str]) -> str:
 def shown(name: str) -> str:
     """As it may stand in a sentence: programs call themselves what they like, in whatever bytes."""
     return "".join(one if one.isprintable() else "?" for one in name[:NAME_CHARS]) or "nameless"
-
-
-def owner(pid: int) -> str:
-    try:
-        uid = os.stat(f"/proc/{pid}").st_uid
-        return pwd.getpwuid(uid).pw_name
-    except OSError:
-        return "unknown"
-    except KeyError:
-        return str(uid)
 
 
 def cgroups(pid: int) -> str:
