@@ -10,6 +10,7 @@ import pytest
 from testinfra.host import Host
 
 from inventory.schema import Cluster
+from stacks.definition import Stack
 from tests.acceptance.look import cannot_start, held_down, read, units
 
 # Written out here and not taken from files/units: what an owner would look for on the host.
@@ -147,6 +148,24 @@ def test_logind_leaves_the_segments_of_users_who_log_out(host: Host) -> None:
     assert read(host, f"busctl get-property {where} RemoveIPC").strip() == "b false"
     text = read(host, "systemd-analyze cat-config systemd/logind.conf --no-pager")
     assert re.findall(r"^RemoveIPC=(.*)$", text, re.MULTILINE)[-1:] == ["no"]
+
+
+def test_programs_outside_of_docker_leave_the_memory_that_a_bind_wants(
+    host: Host, stack: Stack
+) -> None:
+    """Through the GPU too: on a unified host that is the same memory, and ps does not count it."""
+    total_kib = int(read(host, "awk '/^MemTotal:/ {print $2}' /proc/meminfo"))
+    held_mib = {}
+    for line in read(host, "ps -e -o pid=,rss=,cgroup:999=").splitlines():
+        pid, rss_kib, group = line.split(None, 2)
+        if not re.search(r"/docker[-/]", group):
+            held_mib[pid] = int(rss_kib) / 1024
+    asks = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader,nounits"
+    for line in read(host, f"! command -v nvidia-smi > /dev/null || {asks}").splitlines():
+        pid, mib = line.split(", ")
+        if pid in held_mib:
+            held_mib[pid] = max(held_mib[pid], float(mib))
+    assert total_kib / 1024 - sum(held_mib.values()) >= stack.memory.floor_mib, held_mib
 
 
 def test_shared_memory_holds_no_segment_of_a_dead_engine(host: Host) -> None:

@@ -22,6 +22,12 @@ CRONTAB = "/var/spool/cron/crontabs/root"
 POLICY = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 LOCK = "lab.lock.yaml"
 LOGIND = "/etc/systemd/logind.conf.d/zz-spark-converge.conf"
+# The lab has no GPU; this says what GB10's would of a program that holds much through it.
+HOG = r"""cat > /usr/local/bin/nvidia-smi <<'END'
+#!/bin/sh
+case "$*" in *query-compute-apps*) echo "$(systemctl show -p MainPID --value hog), 61234";; esac
+END
+chmod 755 /usr/local/bin/nvidia-smi"""
 ROUNDS = 8
 
 
@@ -106,6 +112,11 @@ DRIFTS = (
         "test_shared_memory_holds_no_segment_of_a_dead_engine",
         "head -c 4096 /dev/zero > /dev/shm/psm_0badcafe",
         "rm /dev/shm/psm_0badcafe",
+    ),
+    Drift(
+        "test_programs_outside_of_docker_leave_the_memory_that_a_bind_wants",
+        f"systemd-run --quiet --unit=hog sleep infinity; {HOG}",
+        "systemctl stop hog.service; rm /usr/local/bin/nvidia-smi",
     ),
     Drift(
         "test_mtu_is_as_wanted_on_the_fabric_and_its_members",
