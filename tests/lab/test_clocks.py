@@ -179,5 +179,5 @@ def test_settled_clocks_outlive_a_start(state_home: Path) -> None:
         on(host, "until [ $(cut -d. -f1 /proc/uptime) -gt 100 ]; do sleep 2; done")
         assert set(governors(host)) == {"schedutil 1976"}
         assert on(host, "systemctl is-failed spark-converge-governor || true") == "active\n"
-    assert calls() == ["--lock-gpu-clocks=300,2450"]
+    assert calls() == ["--reset-gpu-clocks", "--lock-gpu-clocks=300,2450"], "as it goes and comes"
     assert ran("prepare", state_home, CLOCKS).changed == []
