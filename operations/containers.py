@@ -39,6 +39,8 @@ def _end(state: State, host: Host, job: Job, names: list[str]) -> bool:
         )
     job.figures.setdefault("taken_down", {})[host.name] = names
     host.log(f"{', '.join(names)} is down; saved in {saved['folder']}", log_func=logger.info)
+    for one in saved["unread"]:
+        host.log(f"not saved: {one}", log_func=logger.warning)
     return True
 
 

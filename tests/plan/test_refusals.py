@@ -16,7 +16,7 @@ Made = Callable[..., Pair]
 RANKS = "spark_host ranks"
 # What spark-host says where a rank goes down as it should.
 ENDS = {
-    "spark_host ranks save ": {"folder": "/var/lib/spark-converge/saved/x"},
+    "spark_host ranks save ": {"folder": "/var/lib/spark-converge/saved/x", "unread": []},
     "spark_host ranks end ": {"ok": True, "left": [], "message": ""},
     "spark_host ranks quiet ": {"back": []},
 }

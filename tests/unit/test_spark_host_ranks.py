@@ -27,16 +27,19 @@ def test_every_compose_file_of_every_container_is_kept(
     (tmp_path / "docker").write_text(DOCKER)
     (tmp_path / "docker").chmod(0o755)
     files = {"vllm": ["a/compose.yaml", "b/compose.yaml"], "proxy": ["c/compose.yaml"]}
+    odd = [tmp_path / "gone.yaml", tmp_path]  # a folder refuses to be read
     for name, paths in files.items():
         for path in paths:
             (tmp_path / path).parent.mkdir()
             (tmp_path / path).write_text(path)
-        listed = ",".join(str(tmp_path / path) for path in paths)
+        listed = ",".join(f"{tmp_path / path}" for path in [*map(Path, paths), *odd])
         labels = {"com.docker.compose.project.config_files": listed}
         (tmp_path / f"{name}.json").write_text(json.dumps([{"Config": {"Labels": labels}}]))
 
-    folder = Path(ranks.save("20261130", [*files])["folder"])
+    answer = ranks.save("20261130", [*files])
 
+    folder = Path(answer["folder"])
+    assert answer["unread"] == [f"{tmp_path}: Is a directory"] * 2
     kept = {one.name: one.read_text() for one in folder.iterdir() if "compose" in one.name}
     assert sorted(kept.values()) == ["a/compose.yaml", "b/compose.yaml", "c/compose.yaml"]
     assert (folder / "vllm.log").read_text() == "log of vllm\nand its errors\n"

@@ -47,7 +47,7 @@ def test_the_log_of_such_a_rank_is_kept(docker: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ranks, "STATE", str(docker / "state"))
     found = ranks.save("gen", ["engine"])
     kept = docker / "state" / "saved" / "gen" / "engine.log"
-    assert found == {"folder": str(kept.parent)}
+    assert found == {"folder": str(kept.parent), "unread": []}
     assert kept.read_text() == "shard 7 \ufffd\n"
 
 

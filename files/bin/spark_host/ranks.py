@@ -53,9 +53,11 @@ def kernel(seconds: float) -> dict[str, Any]:
 
 def save(folder: str, names: list[str]) -> dict[str, Any]:
     """Keep what runs now, readable by root only: inspect, the end of the log, and the compose files
-    of each."""
+    of each. {"folder", "unread": [compose file: why]}: one on a share that is closed to root is no
+    reason to leave its engine up."""
     target = f"{STATE}/saved/{folder}"
     os.makedirs(target, mode=0o700, exist_ok=True)
+    unread = []
     for name in names:
         code, out, err = run(["docker", "inspect", "--type", "container", name])
         if code:
@@ -66,11 +68,16 @@ def save(folder: str, names: list[str]) -> dict[str, Any]:
         labels = json.loads(out)[0]["Config"].get("Labels") or {}
         paths = labels.get("com.docker.compose.project.config_files", "").split(",")
         for at, path in enumerate(paths):  # numbered: all of them may be called compose.yaml
-            if path and os.path.isfile(path):
-                kept = f"{target}/{name}.{at}.{os.path.basename(path)}"
+            try:
                 with open(path, "rb") as file:
-                    journal.write(kept, file.read(), 0o600)
-    return {"folder": target}
+                    data = file.read()
+            except FileNotFoundError:  # no compose, or its file is gone
+                continue
+            except OSError as error:
+                unread.append(f"{path}: {error.strerror}")
+                continue
+            journal.write(f"{target}/{name}.{at}.{os.path.basename(path)}", data, 0o600)
+    return {"folder": target, "unread": unread}
 
 
 def keep_policy(name: str, start: str) -> str:
