@@ -17,7 +17,7 @@ def main(base_url: str, model: str, question: str) -> int:
     except NoAnswer as error:
         print(f"{base_url}: {error}", file=sys.stderr)
         return 1
-    print(f"{reply.model} answered in {reply.seconds:.2f} s, {reply.tokens} tokens: "
+    print(f"{reply.model} answered in {reply.seconds:.2f} s, {reply.tokens} token{'' if reply.tokens == 1 else 's'}: "
           f"{reply.content}")  # fmt: skip
     return 0
 
