@@ -17,8 +17,8 @@ def main(base_url: str, model: str, question: str) -> int:
     except NoAnswer as error:
         print(f"{base_url}: {error}", file=sys.stderr)
         return 1
-    print(f"{reply.model} answered in {reply.seconds:.2f} s, {reply.tokens} token{'' if reply.tokens == 1 else 's'}: "
-          f"{reply.content}")  # fmt: skip
+    tokens = f"{reply.tokens} token{'' if reply.tokens == 1 else 's'}"
+    print(f"{reply.model} answered in {reply.seconds:.2f} s, {tokens}: {reply.content}")
     return 0
 
 
