@@ -13,10 +13,11 @@ pytestmark = pytest.mark.long
 
 HOLD = "Host | Updates of the host held"
 BUSY_S = 40
+TABLE = "/var/spool/cron/crontabs/root"  # moved: crontab -l leaves out the comments at the top
 # An upgrade that takes its time, and an operator's apt-get; both leave a mark at their own end.
 UPGRADE = f"""
 set -e
-crontab -r
+mv {TABLE} /root/table
 mkdir -p /run/systemd/system/apt-daily-upgrade.service.d
 cat > /run/systemd/system/apt-daily-upgrade.service.d/lab.conf <<'END'
 [Service]
@@ -53,7 +54,6 @@ def test_updates_are_held_after_their_run_let_go_held_again_and_given_back(
 ) -> None:
     lab("restore", "fresh")
     before = {host: look(host) for host in HOSTS}
-    table = on("spark1", "crontab -l")
     as_found = {host: states(host) for host in HOSTS}
     on("spark1", UPGRADE)
     on("spark2", LOCK)
@@ -80,5 +80,5 @@ def test_updates_are_held_after_their_run_let_go_held_again_and_given_back(
     assert {line.split(" on ")[0] for line in held_again.changed} == {HOLD}
     remove_ranks()
     ran("undo", state_home)
-    on("spark1", f"cat > /run/table <<'END'\n{table}END\ncrontab /run/table")
+    on("spark1", f"mv /root/table {TABLE}")
     assert_as_before(before)
