@@ -8,6 +8,6 @@ READ-ONLY. One exec a host, with sudo unless the login is root. Standard output 
 from pyinfra.context import host
 
 from deploys.steps.begin import known_stacks
-from operations import discover
+from operations.look import discover
 
 discover.look(host.inventory.get_host(host.name), known_stacks(None))

@@ -12,7 +12,8 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.context import host
 
 from deploys.steps.begin import begin, full_read
-from operations import fetch, job, lease, program
+from operations.model import fetch
+from operations.run import job, lease, program
 
 run = begin("fetch", host.data.stack)
 rank = host.data.rank

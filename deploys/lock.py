@@ -11,7 +11,8 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.context import host
 
 from deploys.steps.begin import begin
-from operations import job, lease, lock, program
+from operations.model import lock
+from operations.run import job, lease, program
 
 run = begin("lock", host.data.stack)
 rank = host.data.rank

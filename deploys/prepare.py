@@ -10,7 +10,8 @@ from pyinfra.context import host
 
 from deploys.steps.begin import begin, preflight_checks
 from deploys.steps.host_state import harmless, pinned
-from operations import fabric, job, lease
+from operations.network import fabric
+from operations.run import job, lease
 
 run = begin("prepare", host.data.stack)
 rank = host.data.rank

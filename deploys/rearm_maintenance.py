@@ -8,7 +8,8 @@ Undone by: prepare.py or serve.py, which hold them again.
 from pyinfra.context import host
 
 from deploys.steps.begin import begin, host_settings
-from operations import job, lease, maintenance
+from operations.run import job, lease
+from operations.systemd import maintenance
 
 run = begin("rearm_maintenance", None, extra=("journal",))
 

@@ -12,7 +12,7 @@ from deploys.steps.begin import begin, preflight_checks, quiet_s
 from deploys.steps.host_state import pinned
 from deploys.steps.launch import launch
 from deploys.steps.takeover import clean, hold_watchdogs, rearm_watchdogs, tear_down
-from operations import lease, program
+from operations.run import lease, program
 
 if not host.data.get("rollback_stack"):
     raise PyinfraError("the owner's file names no rollback_stack")

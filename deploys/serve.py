@@ -11,7 +11,8 @@ from deploys.steps.begin import begin, preflight_checks, quiet_s
 from deploys.steps.host_state import harmless, pinned
 from deploys.steps.launch import launch
 from deploys.steps.takeover import clean, hold_watchdogs, tear_down
-from operations import fabric, job, lease
+from operations.network import fabric
+from operations.run import job, lease
 
 run = begin("serve", host.data.stack, extra=("holders",))
 rank = host.data.rank

@@ -9,7 +9,8 @@ Undone by: prepare.py. Without this machine: `sudo spark-converge-undo` at the h
 from pyinfra.context import host
 
 from deploys.steps.begin import begin
-from operations import job, lease, undo
+from operations.run import job, lease
+from operations.undo import undo
 
 run = begin("undo", None, extra=("journal",))
 force = [path for path in str(host.data.get("force") or "").split(",") if path]

@@ -9,7 +9,7 @@ JSON whose path is printed tells which.
 from pyinfra.context import host
 
 from deploys.steps.begin import begin, host_settings
-from operations import verify
+from operations.look import verify
 
 run = begin("verify", host.data.stack, extra=("machine", "leftovers", "holders"))
 stack = run.stack

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deploys.steps.begin import ask_of, known_stacks
-from facts.snapshot import END, program_archive
+from facts.run.program import END, program_archive
 from inventory.schema import load
 from lab.paths import HOSTS, lab_home
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import click
 
-from facts.snapshot import PROGRAM
+from facts.run.program import PROGRAM
 from lab.hub import Hub
 
 REPORT = Path(__file__).parents[1] / "reports" / "bench_shards.json"

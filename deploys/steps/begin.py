@@ -13,21 +13,15 @@ from pyinfra.context import host
 
 from facts.snapshot import Ask
 from inventory.schema import Cluster
-from operations import (
-    cpufreq,
-    gpu,
-    job,
-    lease,
-    logind,
-    maintenance,
-    ports,
-    preflight,
-    program,
-    resurrection,
-    shards,
-    sysctl,
-)
-from operations.job import Job
+from operations.clocks import cpufreq, gpu
+from operations.launch import preflight
+from operations.memory import sysctl
+from operations.model import shards
+from operations.pair import ports
+from operations.run import job, lease, program
+from operations.run.job import Job
+from operations.systemd import logind, maintenance
+from operations.watchdogs import resurrection
 from stacks.definition import Stack, StackError, load, names
 
 QUIET_LIMIT_S = 86400

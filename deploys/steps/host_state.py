@@ -7,22 +7,12 @@ from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
 from deploys.steps.begin import full_read, host_settings
-from operations import (
-    boot,
-    cpufreq,
-    governor_owners,
-    gpu,
-    images,
-    job,
-    logind,
-    maintenance,
-    program,
-    services,
-    shards,
-    sysctl,
-    userunits,
-)
-from operations.job import Job
+from operations.clocks import cpufreq, governor_owners, gpu
+from operations.memory import sysctl
+from operations.model import images, shards
+from operations.run import job, program
+from operations.run.job import Job
+from operations.systemd import boot, logind, maintenance, services, userunits
 from stacks.definition import Stack
 
 

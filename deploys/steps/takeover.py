@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from operations import containers, crontab, job, lease, memory, program, resurrection, tolerated
-from operations.job import Job
+from operations.launch import ritual, teardown
+from operations.run import job, lease, program, tolerated
+from operations.run.job import Job
+from operations.watchdogs import crontab, resurrection
 
 # The seed's worker came back within minutes; a watchdog of the lab runs every minute.
 STOP_QUIET_S = 70
@@ -53,12 +55,12 @@ def stop_reachable(run: Job, rank: int, quiet_s: int) -> None:
     tolerated.blamed(job=run, rank=rank, steps=steps, name="What failed so far is remembered")
     job.milestone(job=run, title="Ranks down", name="Stage: Ranks down")
     if rank == 0:
-        containers.ended(job=run, rank=rank, fabric_too=False, name="Head rank down")
+        teardown.ended(job=run, rank=rank, fabric_too=False, name="Head rank down")
     job.milestone(job=run, title="Ranks down", name="Head is done")
     if rank > 0:
-        containers.ended(job=run, rank=rank, fabric_too=False, name="Worker rank down")
+        teardown.ended(job=run, rank=rank, fabric_too=False, name="Worker rank down")
     job.milestone(job=run, title="Nothing comes back", name="Stage: Nothing comes back")
-    containers.stay_down(
+    teardown.stay_down(
         job=run, seconds=quiet_s, fabric_too=False, name="No container starts by itself"
     )
     job.barrier(job=run, title="Verdict", name="All hosts were reached and are down")
@@ -70,20 +72,20 @@ def tear_down(run: Job, rank: int, fabric_too: bool) -> None:
     """All ranks, head first: while it stands, a worker that goes leaves it hanging for clients."""
     job.barrier(job=run, title="Old ranks down", name="Stage: Old ranks down")
     if rank == 0:
-        containers.ended(job=run, rank=rank, fabric_too=fabric_too, name="Head rank down")
+        teardown.ended(job=run, rank=rank, fabric_too=fabric_too, name="Head rank down")
     job.barrier(job=run, title="Old ranks down", name="Head is down")
     if rank > 0:
-        containers.ended(job=run, rank=rank, fabric_too=fabric_too, name="Worker rank down")
+        teardown.ended(job=run, rank=rank, fabric_too=fabric_too, name="Worker rank down")
     job.barrier(job=run, title="Old ranks down", name="Workers are down")
-    containers.foreign_stopped(job=run, rank=rank, name="Other containers stopped where allowed")
+    teardown.foreign_stopped(job=run, rank=rank, name="Other containers stopped where allowed")
 
 
 @deploy("Clean")
 def clean(run: Job, rank: int, quiet_s: int, fabric_too: bool) -> None:
     """Dead segments away, then a watch that nothing comes back."""
     job.barrier(job=run, title="Shared memory clean", name="Stage: Shared memory clean")
-    memory.shm_clean(job=run, rank=rank, name="Dead segments in /dev/shm removed")
+    ritual.shm_clean(job=run, rank=rank, name="Dead segments in /dev/shm removed")
     job.barrier(job=run, title="Nothing comes back", name="Stage: Nothing comes back")
-    containers.stay_down(
+    teardown.stay_down(
         job=run, seconds=quiet_s, fabric_too=fabric_too, name="No container starts by itself"
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyinfra.context import config
 
-from facts.snapshot import END
+from facts.run.program import END
 from inventory.hosts import Host, fail_percent, groups
 from inventory.schema import load
 

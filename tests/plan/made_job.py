@@ -13,10 +13,11 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.connectors.fake import FakeConnector
 
-from facts.snapshot import END, Ask, Reader
+from facts.run.program import END
+from facts.snapshot import Ask, Reader
 from inventory.hosts import fail_percent, groups
 from inventory.schema import Cluster
-from operations.job import Job
+from operations.run.job import Job
 from stacks.definition import Stack
 from tests.plan.made_pair import Snapshot
 

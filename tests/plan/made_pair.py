@@ -16,20 +16,17 @@ from typing import Any
 import yaml
 
 from deploys.steps.begin import host_settings
-from facts.snapshot import HostState, program_sha256, state_of
+from facts.run.program import program_sha256
+from facts.state import HostState, state_of
 from inventory.schema import Cluster
-from operations import (
-    cpufreq,
-    gpu,
-    logind,
-    maintenance,
-    netplan,
-    program,
-    shards,
-    sysctl,
-)
-from operations.netplan_files import PATH
-from operations.pair import specs
+from operations.clocks import cpufreq, gpu
+from operations.memory import sysctl
+from operations.model import shards
+from operations.network import netplan
+from operations.network.netplan_files import PATH
+from operations.pair.identity import specs
+from operations.run import program
+from operations.systemd import logind, maintenance
 from stacks.definition import Stack, load, names
 
 Snapshot = dict[str, Any]

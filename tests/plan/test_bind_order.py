@@ -15,10 +15,10 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
-from facts.snapshot import END
+from facts.run.program import END
 from gates.client import Reply
-from operations import ranks
-from operations.job import Job, run_folder
+from operations.launch import bind
+from operations.run.job import Job, run_folder
 from stacks.definition import Stack
 from tests.plan.made_job import made_job
 from tests.plan.made_pair import bare, cluster, locked
@@ -82,7 +82,7 @@ class Launch:
         snapshots = [bare(wanted, rank, self.stack, self.stack) for rank in range(self.hosts)]
         job = made_job(wanted, snapshots, self.stack, (self.stack,), responses=every)
         job.enter("Bind")
-        add_op(job.state, ranks.bound, job=job, fabric_too=False, host=job.hosts[0])
+        add_op(job.state, bind.bound, job=job, fabric_too=False, host=job.hosts[0])
         job.state.is_executing = True
         self.log.set_level("DEBUG", logger="pyinfra")
         with contextlib.suppress(PyinfraError):
@@ -161,7 +161,7 @@ def test_a_rank_that_dies_behind_the_answer_takes_the_others_down_too(
     launch: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The head answered; read again, the hosts have no rank (their snapshots here are bare)."""
-    monkeypatch.setattr(ranks, "ask_head", lambda *_: Reply("lab-model", "391", 1, 0.1))
+    monkeypatch.setattr(bind, "ask_head", lambda *_: Reply("lab-model", "391", 1, 0.1))
     ready = looks(state(0), "The server is fired up and ready to roll!")
     made = launch()
     job = made.run({0: {"ranks look spark-lab-0 ": answered(ready)}})

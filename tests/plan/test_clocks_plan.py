@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from operations.gpu import UNIT
+from operations.clocks.gpu import UNIT
 from tests.plan.conftest import Pair
 from tests.plan.made_pair import PROFILES, bare, unit
-from tests.unit.test_verify_items import MACHINE
+from tests.unit.look.test_verify_items import MACHINE
 
 Make = Callable[..., Pair]
 CLOCKS = {"cpu_max_mhz": 3300, "gpu_mhz": [300, 2450]}

@@ -14,24 +14,14 @@ import pytest
 from pyinfra.api.operation import add_op
 
 from deploys.steps.begin import host_settings
-from operations import (
-    boot,
-    containers,
-    cpufreq,
-    crontab,
-    fabric,
-    governor_owners,
-    images,
-    maintenance,
-    memory,
-    program,
-    ranks,
-    resurrection,
-    services,
-    shards,
-    userunits,
-)
-from operations.job import Job
+from operations.clocks import cpufreq, governor_owners
+from operations.launch import bind, ping, ritual, teardown
+from operations.model import images, shards
+from operations.network import fabric
+from operations.run import program
+from operations.run.job import Job
+from operations.systemd import boot, maintenance, services, userunits
+from operations.watchdogs import crontab, resurrection
 from stacks.definition import Stack, load, names
 from tests.plan.made_job import made_job
 from tests.plan.made_pair import CRONTAB, Snapshot, cluster, file_of, locked, running
@@ -61,17 +51,17 @@ def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
     yield shards.verified, {"stack": stack}
     yield crontab.held, {"for_good": True}
     yield resurrection.held, {"for_good": True}
-    yield containers.ended, {"fabric_too": True}
-    yield containers.foreign_stopped, {}
-    yield memory.shm_clean, {}
-    yield fabric.ping, {"fabric_too": True}
+    yield teardown.ended, {"fabric_too": True}
+    yield teardown.foreign_stopped, {}
+    yield ritual.shm_clean, {}
+    yield ping.ping, {"fabric_too": True}
 
 
 def wide_steps(stack: Stack) -> Iterator[Step]:
     """Those that take no rank."""
-    yield containers.stay_down, {"seconds": 10, "fabric_too": True}
-    yield memory.ritual, {"floor_mib": stack.memory.floor_mib, "fabric_too": True}
-    yield ranks.bound, {"fabric_too": True}
+    yield teardown.stay_down, {"seconds": 10, "fabric_too": True}
+    yield ritual.caches_dropped, {"floor_mib": stack.memory.floor_mib, "fabric_too": True}
+    yield bind.bound, {"fabric_too": True}
 
 
 def changes(job: Job, stack: Stack) -> list[str]:
@@ -104,11 +94,11 @@ def test_a_pair_that_serves_as_wanted_is_left_alone(stacks: tuple[Stack, Stack])
 
 def test_one_that_does_not_answer_is_taken_down_and_launched(stacks: tuple[Stack, Stack]) -> None:
     assert run(stacks, running(PAIR, *stacks), ["no completion"]) == [
-        "containers.ended",
-        "fabric.ping",
-        "containers.stay_down",
-        "memory.ritual",
-        "ranks.bound",
+        "teardown.ended",
+        "ping.ping",
+        "teardown.stay_down",
+        "ritual.caches_dropped",
+        "bind.bound",
     ]
 
 
@@ -123,7 +113,7 @@ def test_a_watchdog_that_was_armed_again_is_held_beside_a_serving_pair(
 def test_dead_segments_go_without_a_launch(stacks: tuple[Stack, Stack]) -> None:
     pair = running(PAIR, *stacks)
     pair[1]["memory"]["shm"] = [{"name": "psm_1", "bytes": 8, "verdict": "leftover"}]
-    assert run(stacks, pair, []) == ["memory.shm_clean"]
+    assert run(stacks, pair, []) == ["ritual.shm_clean"]
 
 
 def test_live_and_foreign_segments_are_no_change(stacks: tuple[Stack, Stack]) -> None:

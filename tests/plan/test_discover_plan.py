@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inventory.schema import load
 from tests.plan.conftest import Pair
-from tests.unit.test_owner_file import discovered
+from tests.unit.look.test_owner_file import discovered
 
 
 def prepared(pair: Pair) -> Pair:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from facts.services import drop_in
+from facts.systemd.services import drop_in
 from tests.plan.conftest import Pair
 from tests.plan.made_pair import bare, install, running
 

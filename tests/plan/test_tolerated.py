@@ -10,8 +10,9 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
-from operations import containers, program, tolerated
-from operations.job import barrier
+from operations.launch import teardown
+from operations.run import program, tolerated
+from operations.run.job import barrier
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import cluster, dirty, locked
 
@@ -28,7 +29,7 @@ def test_a_command_that_fails_keeps_no_rank_up_and_is_the_reason_of_the_run(
     words = {"job": job, "rank": 1, "host": host}
     metas = add_op(job.state, program.installed, **words, _ignore_errors=True)
     add_op(job.state, tolerated.blamed, **words, steps={"Installed": metas[host]})
-    add_op(job.state, containers.ended, **words, fabric_too=False)
+    add_op(job.state, teardown.ended, **words, fabric_too=False)
     job.state.is_executing = True
     with contextlib.suppress(PyinfraError):
         run_ops(job.state)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.plan.conftest import Pair, Run
 from tests.plan.made_pair import bare, running
-from tests.unit.test_verify_items import MACHINE
+from tests.unit.look.test_verify_items import MACHINE
 
 Make = Callable[..., Pair]
 

@@ -20,8 +20,8 @@ settings.load_profile("busy")
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for the host's files; the journal lies beside it."""
-    monkeypatch.setattr(module("journal"), "ROOT", str(tmp_path / "lib" / "journal"))
-    monkeypatch.setattr(module("links"), "FOLDERS", ())
+    monkeypatch.setattr(module("run.journal"), "ROOT", str(tmp_path / "lib" / "journal"))
+    monkeypatch.setattr(module("systemd.links"), "FOLDERS", ())
     folder = tmp_path / "disk"
     folder.mkdir()
     return folder

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from facts.snapshot import PROGRAM
+from facts.run.program import PROGRAM
 
 
 def module(name: str) -> Any:

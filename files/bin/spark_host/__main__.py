@@ -35,13 +35,33 @@ import json
 import os
 import sys
 
-from run import Failed
+from run.command import Failed
 
-COMMANDS = (
-    *("snapshot", "journal", "units", "undo", "shards", "shm", "fabric", "rdma", "ranks"),
-    *("crontab", "memory", "holds", "cpufreq", "sysctls", "logind", "lease"),
-    *("fetch", "lend", "rearm", "userunits", "images", "survey", "holders"),
-)
+COMMANDS = {
+    "cpufreq": "clocks.cpufreq",
+    "ranks": "launch.ranks",
+    "holders": "memory.holders",
+    "memory": "memory.memory",
+    "shm": "memory.shm",
+    "sysctls": "memory.sysctls",
+    "fetch": "model.fetch",
+    "images": "model.images",
+    "lend": "model.lend",
+    "shards": "model.shards",
+    "survey": "model.survey",
+    "fabric": "network.fabric",
+    "rdma": "network.rdma",
+    "journal": "run.journal",
+    "lease": "run.lease",
+    "snapshot": "snapshot",
+    "logind": "systemd.logind",
+    "units": "systemd.units",
+    "userunits": "systemd.userunits",
+    "rearm": "undo.rearm",
+    "undo": "undo.undo",
+    "crontab": "watchdogs.crontab",
+    "holds": "watchdogs.holds",
+}
 END = "--end of spark-host--"
 
 
@@ -59,7 +79,7 @@ def main(argv: list[str]) -> int:
         return 2
     # The daemon whose socket is read (containers.py): root's docker may have another context.
     os.environ["DOCKER_HOST"] = "unix:///var/run/docker.sock"
-    command = importlib.import_module(argv[1])
+    command = importlib.import_module(COMMANDS[argv[1]])
     try:
         answer = command.main(argv[2:])
     except BrokenPipeError:

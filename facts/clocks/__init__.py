@@ -1,0 +1,1 @@
+"""CPU and GPU clocks, and whatever else would set them."""

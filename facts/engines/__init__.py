@@ -1,0 +1,1 @@
+"""What engines are on a host, whoever started them."""

@@ -1,0 +1,1 @@
+"""What is found, said on one page; nothing here changes a host."""

@@ -1,0 +1,74 @@
+"""Programs outside of docker that hold memory, as far as a launch would miss it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from facts.run.unknown import Section
+
+
+@dataclass(frozen=True)
+class Program:
+    """mib: private memory of the program, or of all of a service; gpu_mib: what it holds through
+    the GPU, which on a unified host is the same memory; screen: it ends with the desktop.
+
+    unit: of the system; user_unit: of the user's own manager; both empty for one that somebody
+    started.
+    """
+
+    name: str
+    pid: int
+    user: str
+    unit: str
+    user_unit: str
+    screen: bool
+    mib: float
+    gpu_mib: float
+
+    @property
+    def held_mib(self) -> float:
+        """At least: what is managed for both may be counted in both, so they are not added."""
+        return max(self.mib, self.gpu_mib)
+
+    def part_of(self, units: Collection[tuple[str, str]]) -> bool:
+        """Is it of one of these ("system" or a user, unit), or of an instance of a template?"""
+        scope, unit = ("system", self.unit) if self.unit else (self.user, self.user_unit)
+        return (scope, unit) in units or (scope, re.sub(r"@.*\.", "@.", unit)) in units
+
+    @property
+    def title(self) -> str:
+        return f"{self.unit or self.user_unit or self.name} (pid {self.pid} of {self.user})"
+
+    @property
+    def stop(self) -> str:
+        """What a person does to stop it."""
+        if self.unit:
+            return shlex.join(["sudo", "systemctl", "stop", self.unit])
+        if self.user_unit:
+            return shlex.join(["systemctl", "--user", "stop", self.user_unit]) + f" as {self.user}"
+        return f"sudo kill {self.pid}"
+
+
+@dataclass(frozen=True)
+class Holders:
+    """rest_mib: of all that are too small to name and stay when the desktop ends; gpu_unread: why
+    nvidia-smi said nothing."""
+
+    programs: tuple[Program, ...]
+    rest_mib: float
+    gpu_unread: str | None
+
+    def staying(self, going: Collection[tuple[str, str]]) -> tuple[Program, ...]:
+        """Those that neither the desktop nor one of these units takes along, the largest first."""
+        return tuple(p for p in self.programs if not p.screen and not p.part_of(going))
+
+
+def parse(section: Section) -> Holders:
+    return Holders(
+        programs=tuple(Program(**one) for one in section["programs"]),
+        rest_mib=section["rest_mib"],
+        gpu_unread=section["gpu_unread"],
+    )

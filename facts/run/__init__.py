@@ -1,0 +1,1 @@
+"""What every fact is made of."""

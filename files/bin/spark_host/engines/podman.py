@@ -1,0 +1,69 @@
+"""Containers that podman runs here, for whichever user: only found and named, never touched.
+
+No daemon knows all of them: every user has a store of their own. But each running one has a monitor
+(conmon), whose command line has the container's name and folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from collections.abc import Iterator
+from typing import Any
+
+from run import processes
+from run.command import read, which
+
+MONITOR = "conmon"
+WANTED = {"-c": "id", "--cid": "id", "-n": "name", "--name": "name", "-b": "bundle"}
+WANTED["--bundle"] = "bundle"
+# What podman puts before the short name of an image of Docker Hub.
+HUB = ("docker.io/library/", "docker.io/")
+
+
+def options(argv: list[str]) -> dict[str, str]:
+    """{"id", "name", "bundle"} as far as a monitor's command line has them."""
+    return {WANTED[word]: argv[at + 1] for at, word in enumerate(argv[:-1]) if word in WANTED}
+
+
+def image_of(bundle: str, container_id: str) -> str:
+    """As the store has it, "" where it does not say."""
+    store = os.path.dirname(os.path.dirname(bundle))  # STORE/overlay-containers/ID/userdata
+    try:
+        listed = json.loads(read(f"{store}/containers.json") or "[]")
+        told = next(one["metadata"] for one in listed if one["id"] == container_id)
+        name = str(json.loads(told)["image-name"])
+    except (ValueError, LookupError, TypeError, StopIteration):
+        return ""
+    return next((name[len(hub) :] for hub in HUB if name.startswith(hub)), name)
+
+
+def owner(pid: int) -> str:
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return "unknown"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def running() -> Iterator[dict[str, Any]]:
+    """{"name", "image", "user"} of each; a monitor of another program (CRI-O) is none of them."""
+    if not which("podman"):
+        return
+    for one in processes.processes():
+        if os.path.basename(one.argv[0]) != MONITOR:
+            continue
+        told = options(one.argv)
+        by_podman = any(os.path.basename(word) == "podman" for word in one.argv)
+        if by_podman and {"id", "name", "bundle"} <= set(told):
+            image = image_of(told["bundle"].rstrip("/"), told["id"])
+            yield {"name": told["name"], "image": image, "user": owner(one.pid)}
+
+
+def title(one: dict[str, Any]) -> str:
+    """As operations name it too: two users may have a container of one name."""
+    return f"{one['name']} (podman of {one['user']})"

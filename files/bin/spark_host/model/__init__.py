@@ -1,0 +1,1 @@
+"""Images and model files, by digest and SHA-256."""

@@ -1,0 +1,1 @@
+"""The links between the ranks, and the ways to the hosts."""

@@ -1,0 +1,1 @@
+"""What every command shares: programs, processes, originals, leases."""

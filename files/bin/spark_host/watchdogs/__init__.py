@@ -1,0 +1,1 @@
+"""What could start an engine unasked."""

@@ -1,0 +1,222 @@
+"""One governor and one cap on every CPU frequency policy, now and after every boot."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+
+from facts.clocks.cpufreq import UNREADABLE, Cpufreq, Policy
+from facts.run.unknown import Unknown
+from facts.state import HostState
+from facts.systemd.services import Services
+from operations.run.job import Commands, Job, refuse
+from operations.run.journal import put, quiet, setting
+
+UNIT = "spark-converge-governor.service"
+UNIT_PATH = f"/etc/systemd/system/{UNIT}"
+SYSFS = "/sys/devices/system/cpu/cpufreq"
+
+
+def unit_text(want: str, cap_mhz: int | None) -> bytes:
+    """The boot unit for this governor, and this cap or none."""
+    template = (Path(__file__).parents[1] / "files" / "units" / UNIT).read_text()
+    cap_khz = str((cap_mhz or 0) * 1000)
+    return template.replace("@GOVERNOR@", want).replace("@CAP_KHZ@", cap_khz).encode()
+
+
+def wrong_policies(found: Cpufreq, want: str) -> list[str]:
+    """Policies under another governor; one whose CPUs are all offline cannot be set and waits."""
+    return [p.name for p in found.policies if not p.offline and p.governor != want]
+
+
+def unreadable(found: Cpufreq) -> list[str]:
+    """Policies that refuse to say their governor: without it undo could not give it back."""
+    return [p.name for p in found.policies if p.governor == UNREADABLE]
+
+
+def not_offered(found: Cpufreq, want: str) -> list[str]:
+    """A sentence for each policy that neither offers the governor nor runs under it: what a driver
+    offers is not always said."""
+    return [
+        f"{p.name} offers {' '.join(p.offered) or 'nothing'}, not {want}"
+        for p in found.policies
+        if not p.offline and want not in (*p.offered, p.governor)
+    ]
+
+
+def capped_khz(policy: Policy, cap_mhz: int) -> int | None:
+    """What scaling_max_freq of a policy comes to under a cap, None for one that is left alone: it
+    never runs faster than the cap, or its CPUs are all offline.
+
+    A driver with fixed steps takes the highest step below the cap.
+    """
+    limit = cap_mhz * 1000
+    if policy.offline or policy.top_khz is None or policy.top_khz <= limit:
+        return None
+    return max((step for step in policy.steps_khz if step <= limit), default=limit)
+
+
+def wrong_caps(found: Cpufreq, cap_mhz: int) -> dict[str, int]:
+    """{policy: the cap that it should have, in kHz} of those that have another one."""
+    wanted = {p: capped_khz(p, cap_mhz) for p in found.policies}
+    return {p.name: khz for p, khz in wanted.items() if khz is not None and p.cap_khz != khz}
+
+
+def left_caps(found: Cpufreq, cap_mhz: int | None) -> dict[str, int]:
+    """{policy: the limit to give back, in kHz} of those under a cap that is not asked for any more:
+    it was taken out of the owner's file, or raised to where it leaves them alone."""
+    return {
+        p.name: p.back_khz
+        for p in found.policies
+        if p.back_khz is not None and not p.offline
+        if cap_mhz is None or capped_khz(p, cap_mhz) is None
+    }
+
+
+def not_cappable(found: Cpufreq, cap_mhz: int) -> list[str]:
+    """A sentence for each policy that cannot run as slowly as the cap wants."""
+    return [
+        f"{p.name} runs at {p.bottom_khz // 1000} MHz at least, above clocks.cpu_max_mhz {cap_mhz}"
+        for p in found.policies
+        if p.bottom_khz and not p.offline and p.bottom_khz > cap_mhz * 1000
+    ]
+
+
+def offline_note(found: Cpufreq) -> str | None:
+    """Which policies cannot be set now; the boot unit sets them at the next start."""
+    names = [p.name for p in found.policies if p.offline]
+    return f"skipped, all CPUs offline: {', '.join(names)}" if names else None
+
+
+def persisted(state: HostState, want: str, cap_mhz: int | None) -> bool:
+    """Is our boot unit there for this governor and cap, byte for byte, and enabled?"""
+    if isinstance(state.files, Unknown) or not isinstance(state.services, Services):
+        return False
+    own, unit = state.files.get(UNIT_PATH), state.services.asked.get(UNIT)
+    return (
+        own is not None
+        and own.data == unit_text(want, cap_mhz)
+        and unit is not None
+        and unit.file_state == "enabled"
+    )
+
+
+def kept_then(keep: Sequence[str], write: Sequence[str]) -> str:
+    """Every write is tried: a policy whose CPUs have just gone offline refuses (EBUSY), and is no
+    reason to leave the others. What came of it is read back."""
+    return " && ".join([*keep, f"{{ {'; '.join(write)}; true; }}"])
+
+
+@operation()
+def governor(job: Job, rank: int, want: str) -> Commands:
+    """
+    Run every policy under one governor, and have a boot unit do so again after each start; the cap
+    of the owner's file goes into the same unit.
+
+    + job: the run
+    + rank: of this host
+    + want: e.g. ``schedutil`` (seed 000: `performance` held all cores at their peak for ever)
+
+    A host without policies is left alone and said so. Undo: the governors found are in the journal.
+    """
+    cap_mhz = job.cluster.clocks.cpu_max_mhz
+    host = job.hosts[rank]
+    state = job.read(host)
+    found = state.cpufreq
+    if not isinstance(found, Cpufreq):
+        yield refuse(job, f"{host.name}: CPU governors {found}")
+        return
+    if not found.supported:
+        host.log("unsupported: this host has no CPU frequency policies", log_func=logger.warning)
+        return
+    if names := unreadable(found):
+        yield refuse(
+            job,
+            f"{host.name}: the governor of {', '.join(names)} cannot be read, although CPUs of it "
+            "are online; nothing was set; read its scaling_governor in "
+            f"{SYSFS} by hand, then run this again",
+        )
+        return
+    if note := offline_note(found):
+        host.log(note, log_func=logger.warning)
+    wrong = wrong_policies(found, want)
+    lasting = persisted(state, want, cap_mhz)
+    if not wrong and lasting:
+        host.noop(f"{len(found.policies)} CPU frequency policies under {want}")
+        return
+    if not lasting:
+        yield put(UNIT_PATH, unit_text(want, cap_mhz), 0o644)
+        yield StringCommand(quiet("units", "enable", UNIT))
+    if wrong:
+        before = {p.name: p.governor or "" for p in found.policies}
+        keep = [setting(f"governor.{name}", before[name], want) for name in wrong]
+        write = [f"echo {shlex.quote(want)} > {SYSFS}/{name}/scaling_governor" for name in wrong]
+        yield StringCommand(kept_then(keep, write))
+    job.changed(host)
+    now = job.read(host)
+    left = wrong_policies(now.cpufreq, want) if isinstance(now.cpufreq, Cpufreq) else ["unread"]
+    if left or not persisted(now, want, cap_mhz):
+        seen = f"{', '.join(left)} not under {want}" if left else f"{UNIT} is not enabled"
+        yield refuse(job, f"{host.name}: {seen} after the change")
+
+
+@operation()
+def capped(job: Job, rank: int) -> Commands:
+    """
+    Hold every policy below the clock of the owner's file; without one only a cap of ours is taken
+    back.
+
+    + job: the run
+    + rank: of this host
+
+    Undo: the limits found are in the journal.
+    """
+    host = job.hosts[rank]
+    cap_mhz = job.cluster.clocks.cpu_max_mhz
+    found = job.read(host).cpufreq
+    if not isinstance(found, Cpufreq):
+        yield refuse(job, f"{host.name}: CPU clocks {found}")
+        return
+    if not found.supported:
+        if cap_mhz is not None:
+            told = "unsupported: this host has no CPU frequency policies"
+            host.log(told, log_func=logger.warning)
+        return
+    wrong = {} if cap_mhz is None else wrong_caps(found, cap_mhz)
+    stale = left_caps(found, cap_mhz)
+    if not wrong and not stale:
+        asked = f"at or below {cap_mhz} MHz" if cap_mhz else "without a cap (clocks.cpu_max_mhz)"
+        host.noop(f"{len(found.policies)} CPU frequency policies {asked}")
+        return
+    if stale:
+        yield StringCommand(quiet("cpufreq", "uncap", *stale))
+    if wrong and cap_mhz is not None:
+        before = {p.name: str(p.cap_khz or p.top_khz) for p in found.policies}
+        keep = [setting(f"cpu_max.{name}", before[name], str(khz)) for name, khz in wrong.items()]
+        write = [f"echo {cap_mhz * 1000} > {SYSFS}/{name}/scaling_max_freq" for name in wrong]
+        yield StringCommand(kept_then(keep, write))
+    job.changed(host)
+    now = job.read(host).cpufreq
+    if not isinstance(now, Cpufreq):
+        yield refuse(job, f"{host.name}: CPU clocks {now} after the change")
+        return
+    if names := left_caps(now, cap_mhz):
+        told = "still under a cap that is not in the owner's file any more; see what else writes"
+        yield refuse(job, f"{host.name}: {', '.join(names)} {told} scaling_max_freq")
+        return
+    left = {} if cap_mhz is None else wrong_caps(now, cap_mhz)
+    above = [p.name for p in now.policies if p.name in left and (p.cap_khz or 0) > left[p.name]]
+    if above:
+        yield refuse(
+            job,
+            f"{host.name}: {', '.join(above)} may run faster than {cap_mhz} MHz after the change; "
+            "see what else writes scaling_max_freq",
+        )
+    elif left:
+        told = f"{', '.join(left)} held below {cap_mhz} MHz by something else (heat?)"
+        host.log(told, log_func=logger.warning)

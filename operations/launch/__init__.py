@@ -1,0 +1,1 @@
+"""From what runs now to an answer of the wanted stack."""

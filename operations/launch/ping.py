@@ -1,0 +1,89 @@
+"""Full frames over the fabric, before anything is bound across it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+
+from facts.network.fabric import Fabric, Link
+from facts.run.unknown import Unknown
+from operations.pair.identity import faults
+from operations.run import remote
+from operations.run.job import Commands, Job, fail, refuse
+from operations.run.remote import RemoteError
+
+
+def carrier_of(address: str, fabric: Fabric) -> Link | None:
+    """The link that holds an IPv4 address now, whatever the owner's file wants."""
+    held = (
+        link
+        for link in fabric.links.values()
+        if any(each.split("/")[0] == address for each in link.addresses)
+    )
+    return next(held, None)
+
+
+@dataclass(frozen=True)
+class Way:
+    """From a link of this host to an address of another one, with the MTU to prove."""
+
+    device: str
+    mtu: int
+    other: str
+    address: str
+
+
+def _ping(state: State, host: Host, job: Job, ways: Sequence[Way]) -> bool:
+    for way in ways:
+        size = way.mtu - 28  # IPv4 and ICMP headers
+        command = f"ping -M do -s {size} -c 3 -i 0.3 -W 3 -q {way.address}"
+        try:
+            remote.run(host, command, timeout_s=20)
+        except RemoteError as error:
+            link = f"{way.device} of {host.name} to {way.other}"
+            return fail(
+                state, host, job,
+                f"{link} does not carry {size} bytes unfragmented ({error}): "
+                f"check the cables and the MTU on both ends",
+            )  # fmt: skip
+    return True
+
+
+@operation()
+def ping(job: Job, rank: int, fabric_too: bool) -> Commands:
+    """
+    Send full-size, unfragmented frames to every other rank over the fabric.
+
+    + job: the run
+    + rank: of this host
+    + fabric_too: as for the bind that follows; full size is the owner's file's MTU then, else the
+      MTU that the link has: a job that leaves the fabric alone takes it as it is
+    """
+    if not faults(job, fabric_too):
+        return
+    host = job.hosts[rank]
+    state = job.read(host).fabric
+    if isinstance(state, Unknown):
+        yield refuse(job, f"{host.name}: fabric {state}")
+        return
+    ways = []
+    for number, (device, address) in enumerate(job.cluster.rails(job.cluster.nodes[rank])):
+        link = carrier_of(address, state)
+        if not fabric_too and link is None:
+            yield refuse(
+                job,
+                f"{host.name}: no link holds {address}, its fabric address in the owner's file; "
+                "bring the link up (deploys/prepare.py does while nothing runs)",
+            )
+            return
+        name, mtu = device, job.cluster.fabric.mtu
+        if not fabric_too and link is not None:
+            name, mtu = link.name, link.mtu
+        others = [other for other in job.cluster.nodes if other.rank != rank]
+        ways += [Way(name, mtu, o.name, job.cluster.rails(o)[number][1]) for o in others]
+    yield FunctionCommand(_ping, (job, ways), {})

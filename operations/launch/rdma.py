@@ -1,0 +1,238 @@
+"""RDMA between the ranks, tried with the tools that the hosts have; figures read and judged."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pyinfra import logger
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+
+from facts.network.fabric import Fabric
+from inventory.schema import Cluster
+from operations.network.gids import fabric_facts, hca_addresses
+from operations.pair.identity import faults, specs
+from operations.run.findings import Line, Verdict
+from operations.run.job import Commands, Job, fail
+from operations.run.remote import RemoteError, call
+from stacks.definition import StackError
+from stacks.render import RankSpec
+
+PINGPONG, WRITE_BW = "ibv_rc_pingpong", "ib_write_bw"
+PORT = 18515  # of both programs when nobody names one
+# Field case D17 (NVIDIA/dgx-spark-playbooks pull 108): a badly initialised ConnectX-7 links at
+# 200 Gb/s and carries about 13; a good one carries 92 to 106 over one PCIe function.
+DEGRADED_GBPS = (8.0, 25.0)
+GOOD_SHARE = 0.4
+GID_S = 15  # a device and its GIDs follow their link within seconds
+FAST_GBPS = 100.0  # of a slower link nothing is known to judge it by
+DEGRADED = "a ConnectX-7 that started badly; power both hosts off at the wall and on again"
+Judgement = Literal["good", "degraded init", "slow", "not judged"]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One device of the head with the one it meets on another host; GID indexes of both."""
+
+    device: str
+    gid: int
+    rank: int
+    other_device: str
+    other_gid: int
+    other_address: str
+
+
+def exchanges(cluster: Cluster, fabrics: list[Fabric]) -> Iterator[Exchange]:
+    """Every active device of the head with a GID, to its counterpart on each other host.
+
+    The counterpart has the same name or, where the names differ, the same place in the list.
+    """
+    able = []
+    for rank, fabric in enumerate(fabrics):
+        active = {h.name for h in fabric.hcas if h.state == "ACTIVE"}
+        indexes = fabric_facts(cluster, rank, fabric).gid_indexes
+        able.append({name: gid for name, gid in indexes.items() if name in active})
+    for rank, other in enumerate(able[1:], start=1):
+        addresses = hca_addresses(cluster, rank, fabrics[rank])
+        for (name, gid), spare in zip(able[0].items(), other, strict=False):
+            there = name if name in other else spare
+            yield Exchange(name, gid, rank, there, other[there], addresses[there])
+
+
+def average_gbps(text: str) -> float | None:
+    """`BW average[Gb/sec]` of ib_write_bw's report, None when there is no such figure."""
+    found = None
+    unit = re.search(r"BW average\[(Gb|MiB|MB)/sec\]", text)
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 4 and re.fullmatch(r"\d+", words[0]) and re.fullmatch(r"\d+", words[1]):
+            with contextlib.suppress(ValueError):
+                found = float(words[3])
+    return found if unit and unit[1] == "Gb" else None
+
+
+def judged(gbps: float, rate_gbps: float | None) -> Judgement:
+    """What a bandwidth says about a link of that rate (both in Gb/s)."""
+    if rate_gbps is None or rate_gbps < FAST_GBPS:
+        return "not judged"
+    if DEGRADED_GBPS[0] <= gbps <= DEGRADED_GBPS[1]:
+        return "degraded init"
+    return "good" if gbps >= GOOD_SHARE * rate_gbps else "slow"
+
+
+def unreachable(cluster: Cluster, spec: RankSpec, fabric: Fabric) -> Iterator[str]:
+    """Why a rank that was told to use RDMA would hang once it has loaded: an address of the fabric
+    that no active device of its host has a GID for."""
+    if "NCCL_IB_HCA" not in spec.env or spec.env.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
+        return
+    facts = fabric_facts(cluster, spec.rank, fabric)
+    addresses = hca_addresses(cluster, spec.rank, fabric)
+    states = {hca.name: hca.state for hca in fabric.hcas}
+    for address in dict.fromkeys(addresses.values()):
+        mine = [hca for hca in facts.hcas if addresses[hca] == address]
+        if any(hca in facts.gid_indexes and states[hca] == "ACTIVE" for hca in mine):
+            continue
+        told = ", ".join(
+            f"{hca} is {states[hca]} and has "
+            + (f"GID {facts.gid_indexes[hca]}" if hca in facts.gid_indexes else "no such GID")
+            for hca in mine
+        )
+        yield (
+            f"{spec.host}: no active RDMA device has a RoCE v2 GID of {address} ({told}), and "
+            f"{spec.stack} uses RDMA: take the link down and up (sudo ip link set DEVICE down), or "
+            "see `rdma link`"
+        )
+
+
+def lacking(fabrics: list[Fabric], names: list[str], program: str) -> str | None:
+    """Why the program cannot be run between these hosts, None when it can."""
+    without = [n for n, f in zip(names, fabrics, strict=True) if program not in f.tools]
+    return f"{program} is not installed on {', '.join(without)}" if without else None
+
+
+def between(job: Job, one: Exchange, program: str, port: int) -> str:
+    """Run one test from the head to another host; RemoteError names both ends."""
+    head, other = job.hosts[0], job.hosts[one.rank]
+    words = (program, one.other_device, str(one.other_gid), str(port))
+    call(other, "rdma", "serve", *words, timeout_s=30)
+    try:
+        words = (program, one.device, str(one.gid), str(port))
+        return str(call(head, "rdma", "meet", *words, one.other_address, timeout_s=40)["out"])
+    finally:
+        with contextlib.suppress(RemoteError):
+            call(other, "rdma", "end", timeout_s=20)
+
+
+def bandwidth(job: Job) -> list[Line]:
+    """One line for each pair of devices that can meet: what ib_write_bw says, and whether that is
+    a badly initialised card. Writes for five seconds over each, so it is asked for by the owner."""
+    fabrics = [s.fabric for s in job.states() if isinstance(s.fabric, Fabric)]
+    names = [h.name for h in job.hosts]
+    if len(fabrics) < len(names):
+        return [Line("RDMA write", (None,) * len(names), "unknown")]
+    why = lacking(fabrics, names, WRITE_BW)
+    found = list(exchanges(job.cluster, fabrics))
+    if why or not found:
+        told = why or "no active device"
+        return [Line("RDMA write", (told,) * len(names), "unsupported")]
+    return [_measured(job, one, fabrics[0], number) for number, one in enumerate(found)]
+
+
+def _measured(job: Job, one: Exchange, head: Fabric, number: int) -> Line:
+    name = f"RDMA write {one.device}"
+    rate = next(h.rate_gbps for h in head.hcas if h.name == one.device)
+    try:
+        gbps = average_gbps(between(job, one, WRITE_BW, PORT + number))
+        said = "no figure in the report of ib_write_bw"
+    except RemoteError as error:
+        gbps, said = None, str(error)
+    if gbps is None:
+        return _line(job, one, name, said, "unknown", "")
+    verdict = judged(gbps, rate)
+    told = f"{gbps:.1f} Gb/s, {verdict}" + (f" (link {rate:.0f})" if rate else "")
+    good = verdict in ("good", "not judged")
+    note = DEGRADED if verdict == "degraded init" else ""
+    return _line(job, one, name, told, "ok" if good else "drift", note)
+
+
+def _line(job: Job, one: Exchange, name: str, said: str, verdict: Verdict, note: str) -> Line:
+    """Told in the column of the host that was written to."""
+    found = tuple(said if host.name == job.hosts[one.rank].name else "-" for host in job.hosts)
+    return Line(name, found, verdict, note)
+
+
+def _all_unreachable(job: Job) -> list[str]:
+    states = job.states()
+    try:
+        made = specs(job.cluster, job.stack, states) if job.stack else []
+    except StackError as error:
+        return list(error.lines)
+    return [
+        sentence
+        for spec, state in zip(made, states, strict=False)
+        if isinstance(state.fabric, Fabric)
+        for sentence in unreachable(job.cluster, spec, state.fabric)
+    ]
+
+
+def _without_gid(job: Job) -> list[str]:
+    """What unreachable says of all ranks; a link that has just come up is given some time."""
+    deadline = time.monotonic() + GID_S
+    while True:
+        said = _all_unreachable(job)
+        if not said or time.monotonic() > deadline:
+            return said
+        time.sleep(1)
+        for host in job.hosts:
+            job.changed(host)
+
+
+def _exchange(state: State, host: Host, job: Job) -> bool:
+    gone = _without_gid(job)
+    if gone:
+        return fail(state, host, job, "; ".join(gone))
+    fabrics = [s.fabric for s in job.states() if isinstance(s.fabric, Fabric)]
+    names = [h.name for h in job.hosts]
+    if len(fabrics) < len(names):
+        return fail(state, host, job, "the fabric of a host could not be read for the RDMA test")
+    why = lacking(fabrics, names, PINGPONG)
+    found = list(exchanges(job.cluster, fabrics))
+    if why or not found:
+        told = why or "no active RDMA device has a GID of the fabric on all hosts"
+        host.log(
+            f"unsupported: RDMA between the ranks is not tried, {told}", log_func=logger.warning
+        )
+        return True
+    for number, one in enumerate(found):
+        try:
+            between(job, one, PINGPONG, PORT + number)
+        except RemoteError as error:
+            return fail(
+                state, host, job,
+                f"RDMA from {one.device} (GID {one.gid}) of {names[0]} to {one.other_device} (GID "
+                f"{one.other_gid}) of {names[one.rank]} does not pass though full frames do "
+                f"({error}): look at `ibv_devinfo` on both and at the mode in fabric.mode",
+            )  # fmt: skip
+    return True
+
+
+@operation()
+def exchanged(job: Job, fabric_too: bool) -> Commands:
+    """
+    Exchange RDMA messages from every active device of the head with every other rank.
+
+    + job: the run
+    + fabric_too: as for the bind that follows
+
+    A rank that is told to use RDMA and has no active device with a GID of its address refuses.
+    Where a host lacks ibv_rc_pingpong or such a device it is said, and nothing is tried.
+    """
+    if faults(job, fabric_too):
+        yield FunctionCommand(_exchange, (job,), {})

@@ -1,0 +1,177 @@
+"""What the hosts of one cluster should have alike, and what its ranks do together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from facts.engines.containers import Containers
+from facts.look.machine import Machine
+from facts.memory.memory import Memory
+from facts.model.images import Images
+from facts.run.unknown import Unknown
+from facts.state import HostState
+from facts.systemd.boot import Boot
+from inventory.schema import Cluster
+from operations.engines.recognise import engines, strays
+from operations.model import images
+from operations.network.gids import fabric_facts
+from operations.pair.identity import rank_faults
+from operations.run.findings import Item, Line, judged, unread
+from stacks.definition import Stack, StackError
+from stacks.lock import registry
+from stacks.lock.errors import LockError
+from stacks.render import RankSpec, rank_spec
+
+TAG_TIMEOUT_S = 5.0  # verify is a look; a registry that takes longer is told as unknown
+
+
+def alike(name: str, found: Sequence[str | None], note: str = "") -> Line:
+    """Drift when the hosts differ; with a note the difference is said, and is nothing to mend."""
+    values = tuple(found)
+    if None in values:
+        return Line(name, values, "unknown")
+    if len(set(values)) == 1:
+        return Line(name, values, "unsupported" if values[0] == "none" else "ok")
+    return Line(name, values, "ok" if note else "drift", note)
+
+
+def of_boot(state: HostState, ask: Callable[[Boot], str]) -> str | None:
+    return ask(state.boot) if isinstance(state.boot, Boot) else None
+
+
+def of_machine(state: HostState, ask: Callable[[Machine], str | None]) -> str | None:
+    """An answer of the machine's; "none" where the machine has no such thing."""
+    return (ask(state.machine) or "none") if isinstance(state.machine, Machine) else None
+
+
+def docker_version(found: Machine) -> str | None:
+    return (found.docker.version or "no answer") if found.docker else None
+
+
+def docker_store(found: Machine) -> str | None:
+    return f"{found.docker.driver} ({found.docker.store})" if found.docker else None
+
+
+def gpu_driver(found: Machine) -> str | None:
+    return ", ".join(sorted({g.driver or "N/A" for g in found.gpus.found or ()}))
+
+
+def gpu_vbios(found: Machine) -> str | None:
+    return ", ".join(sorted({g.vbios or "N/A" for g in found.gpus.found or ()}))
+
+
+def nic_firmware(found: Machine) -> str | None:
+    return ", ".join(sorted({version for version in found.nic_firmware.values() if version}))
+
+
+def memory_line(states: Sequence[HostState]) -> Line:
+    """Equal machines differ by what their firmware keeps for itself, well below a hundredth."""
+    sizes = [s.memory.total_mib if isinstance(s.memory, Memory) else None for s in states]
+    told = tuple(None if size is None else f"{size / 1024:.1f} GiB" for size in sizes)
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return Line("memory", told, "unknown")
+    return Line("memory", told, "ok" if min(known) > 0.99 * max(known) else "drift")
+
+
+def mtus(cluster: Cluster, state: HostState) -> str | None:
+    if isinstance(state.fabric, Unknown):
+        return None
+    names = dict.fromkeys((cluster.fabric.device, *cluster.fabric.interfaces))
+    links = [state.fabric.links.get(name) for name in names]
+    return "/".join("absent" if link is None else str(link.mtu) for link in links)
+
+
+def lines(cluster: Cluster, states: Sequence[HostState]) -> list[Line]:
+    """The parity lines; states in rank order."""
+
+    def over(name: str, ask: Callable[[HostState], str | None], note: str = "") -> Line:
+        return alike(name, [ask(state) for state in states], note)
+
+    def machines(name: str, ask: Callable[[Machine], str | None], note: str = "") -> Line:
+        return over(name, lambda state: of_machine(state, ask), note)
+
+    return [
+        over("kernel", lambda s: of_boot(s, lambda b: b.kernel)),
+        over("architecture", lambda s: of_boot(s, lambda b: b.machine)),
+        machines("system", lambda m: m.os),
+        machines("machine", lambda m: m.product),
+        machines("BIOS", lambda m: m.bios),
+        machines("CPUs", lambda m: str(m.cpus)),
+        memory_line(states),
+        machines("docker", docker_version),
+        machines("image store", docker_store, "images are compared by digest, never by id"),
+        machines("GPU driver", gpu_driver),
+        machines("GPU firmware", gpu_vbios),
+        machines("NIC firmware", nic_firmware),
+        over(f"MTU {cluster.fabric.device} and members", lambda s: mtus(cluster, s)),
+    ]
+
+
+def image_line(stack: Stack, states: Sequence[HostState]) -> Line:
+    """The stack's image on each host by repository digest and platform; ids are not comparable."""
+
+    def told(state: HostState) -> str | None:
+        if not isinstance(state.images, Images):
+            return None
+        image = images.found(state, stack)
+        if image is None:
+            return "absent"
+        given = sorted({digest.partition("@")[2] for digest in image.digests})
+        locked = stack.image_reference.partition("@")[2]
+        return f"{locked if locked in given else ', '.join(given)}"[:19] + f" {image.platform}"
+
+    return alike("image by digest", [told(state) for state in states])
+
+
+def tag_line(stack: Stack, hosts: int) -> Line | None:
+    """Where the tag that the stack names points to now; None when it names none.
+
+    Asks the registry from this machine. A tag that moved is said and nothing more: the lock
+    decides.
+    """
+    locked = stack.image_reference.partition("@")[2]
+    if stack.image.tag is None or not locked:
+        return None
+    name = f"tag {stack.image.tag}"
+    try:
+        now = registry.digest_of(stack.image.repository, stack.image.tag, TAG_TIMEOUT_S)
+    except LockError as error:
+        return Line(name, (None,) * hosts, "unknown", str(error))
+    moved = "" if now == locked else f", moved: the lock keeps {locked[:19]}"
+    return Line(name, (now[:19] + moved,) * hosts, "ok")
+
+
+def runs_anywhere(states: Sequence[HostState], known: tuple[Stack, ...]) -> bool:
+    """Is there a container of a known stack, running or not, on any host that could be read?"""
+    return any(engines(rank, state, known) for rank, state in enumerate(states))
+
+
+def rank_item(
+    cluster: Cluster, rank: int, states: Sequence[HostState], stack: Stack, known: tuple[Stack, ...]
+) -> Item:
+    """What runs on one host: the wanted rank, or nothing on any host. Half a set is a drift."""
+    name, wanted = "rank", f"rank {rank} of {stack.name}, or nothing anywhere"
+    state = states[rank]
+    if not isinstance(state.containers, Containers):
+        return unread("engine", name, wanted, state.containers)
+    found = engines(rank, state, known)
+    if not found:
+        elsewhere = runs_anywhere(states, known)
+        seen = "none here, but on another host" if elsewhere else "nothing"
+        return judged("engine", name, wanted, seen, not elsewhere)
+    if isinstance(state.fabric, Unknown):
+        return unread("engine", name, wanted, f"fabric {state.fabric}")
+    spec: RankSpec | None = None
+    try:
+        spec = rank_spec(stack, cluster, rank, fabric_facts(cluster, rank, state.fabric))
+        faults = [sentence.split(": ", 2)[-1] for sentence in rank_faults(spec, state)]
+    except StackError as error:
+        faults = error.lines
+    why = [
+        f"{f.container.name} of {f.stack} is {f.container.status}"
+        for f in strays(rank, state, stack, spec, known)
+    ]
+    why += faults
+    seen = "; ".join(why) or f"{found[0].container.name} as wanted"
+    return judged("engine", name, wanted, seen, not why)

@@ -1,0 +1,133 @@
+"""One look at the whole cluster: read every host once, print the page, end with its verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pyinfra.api.host import Host
+from rich.console import Console
+
+from facts.network.fabric import Fabric
+from facts.run.unknown import Unknown
+from facts.state import HostState, unread
+from inventory.schema import Cluster
+from operations.launch import rdma
+from operations.look import parity
+from operations.look.items import items
+from operations.look.page import Column, Page, document, rendered
+from operations.pair import identity
+from operations.run.findings import Item, judged
+from operations.run.job import Job, make_run_folder
+from operations.run.roll_call import RollCall
+from stacks.definition import Stack
+
+# Wide enough for two hosts side by side where nobody's terminal says how wide it is.
+WIDTH_COLUMNS = 160
+
+_roll_call = RollCall()
+
+
+def why_unread(job: Job, host: Host) -> str | None:
+    """Why nothing is known of a host, None for one that answered."""
+    if not job.state.is_host_in_limit(host):
+        return "left out by --limit or --exclude"
+    if host not in job.state.active_hosts:
+        return "cannot be reached"
+    return None
+
+
+def states_of(job: Job) -> list[HostState]:
+    """Every host's state in rank order; one that is not there is wholly unknown."""
+    return [unread(why) if (why := why_unread(job, host)) else job.read(host) for host in job.hosts]
+
+
+def severed(cluster: Cluster, state: HostState) -> bool:
+    """Is no cable of the fabric left on a host? False where a port was not read or not found."""
+    found = state.fabric.links if isinstance(state.fabric, Fabric) else {}
+    ports = cluster.fabric.interfaces
+    return all(name in found and not found[name].carrier for name in ports)
+
+
+def serving(job: Job, stack: Stack, states: list[HostState]) -> Item:
+    """Does the set of ranks answer? Asked with a real completion, only when all looks right: ranks
+    without a cable between them would keep the question for as long as a completion may take."""
+    name, wanted = "serving", f"{stack.name} answers, or nothing runs"
+    missing = [h.name for h in job.hosts if why_unread(job, h)]
+    if missing:
+        return Item("cluster", name, wanted, f"{', '.join(missing)} unread", "unknown")
+    unreadable = [
+        host.name
+        for host, state in zip(job.hosts, states, strict=True)
+        if isinstance(state.containers, Unknown)
+    ]
+    if unreadable:
+        told = f"containers of {', '.join(unreadable)} unread"
+        return Item("cluster", name, wanted, told, "unknown")
+    if not parity.runs_anywhere(states, job.known):
+        return judged("cluster", name, wanted, "nothing runs; deploys/serve.py starts it", True)
+    cut = [
+        node.name
+        for node, state in zip(job.cluster.nodes, states, strict=True)
+        if severed(job.cluster, state)
+    ]
+    if cut:
+        told = f"not asked: no cable of the fabric carries on {', '.join(cut)}"
+        return judged("cluster", name, wanted, told, False)
+    why = identity.faults(job, fabric_too=False)
+    seen = "; ".join(why) or f"{stack.name} gave a real completion"
+    return judged("cluster", name, wanted, seen, not why)
+
+
+def page_of(job: Job, stack: Stack, settings: Mapping[str, Any]) -> Page:
+    states = states_of(job)
+    columns = []
+    for rank, (host, state) in enumerate(zip(job.hosts, states, strict=True)):
+        node = job.cluster.nodes[rank]
+        found = items(job.cluster, node, state, stack, job.known, settings)
+        found.append(parity.rank_item(job.cluster, rank, states, stack, job.known))
+        columns.append(Column(node.name, why_unread(job, host) is None, tuple(found)))
+    lines = parity.lines(job.cluster, states)
+    if not stack.unlocked:
+        lines.append(parity.image_line(stack, states))
+    tag = parity.tag_line(stack, len(states))
+    lines += [tag] if tag else []
+    if job.hosts[0].data.get("bandwidth") and not any(why_unread(job, h) for h in job.hosts):
+        lines += rdma.bandwidth(job)
+    return Page(tuple(columns), tuple(lines), serving(job, stack, states))
+
+
+def report(job: Job, stack: Stack, page: Page) -> None:
+    """Print the page and leave it as JSON in this run's folder."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_COLUMNS)
+    console.print(rendered(page))
+    path = make_run_folder(job) / "verify.json"
+    head = {
+        "job": job.name,
+        "cluster": job.cluster.name,
+        "stack": stack.name,
+        "began": job.began.isoformat(timespec="seconds"),
+        "seconds": round((datetime.now(UTC) - job.began).total_seconds(), 1),
+    }
+    path.write_text(json.dumps(head | document(page), indent=2, ensure_ascii=False) + "\n")
+    counts = page.counts()
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in counts if counts[verdict])
+    console.print(f"{'all ok' if page.ok else 'NOT as wanted'}: {told}\n{path}", soft_wrap=True)
+
+
+def look(job: Job, rank: int, stack: Stack, settings: Mapping[str, Any]) -> None:
+    """Read the host of this rank; the last one to be read prints the page and ends the run.
+
+    Every host of the run calls it from its own greenlet, so that all are read at the same time.
+    Ends pyinfra with exit status 0 or 1: there is nothing to confirm and nothing to execute.
+    """
+    host = job.hosts[rank]
+    job.read(host)
+    if not _roll_call.complete(host, job.reachable()):
+        return
+    page = page_of(job, stack, settings)
+    report(job, stack, page)
+    raise SystemExit(0 if page.ok else 1)

@@ -1,0 +1,103 @@
+"""Kernel settings of the engine stacks: now, and after every boot by a file of our own."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+
+from facts.memory.sysctl import Sysctl
+from facts.run.unknown import Unknown
+from facts.state import HostState
+from operations.run.job import Commands, Job, refuse
+from operations.run.journal import put, quiet
+
+# Late in the order of names, in which the files of sysctl.d are applied.
+PATH = "/etc/sysctl.d/zz-spark-converge.conf"
+
+
+def text(want: Mapping[str, object]) -> bytes:
+    """The file for these settings; a host that lacks one of them passes it over at boot."""
+    lines = [f"-{key} = {value}\n" for key, value in want.items()]
+    return "".join(["# Written by spark-converge; taken away by its undo.\n", *lines]).encode()
+
+
+def unsupported(found: Sysctl, want: Mapping[str, object]) -> list[str]:
+    """Settings that this kernel does not have."""
+    return [key for key in want if found.values.get(key) is None]
+
+
+def wrong(found: Sysctl, want: Mapping[str, object]) -> dict[str, str]:
+    """{key: wanted value} of the live settings that are otherwise."""
+    return {
+        key: str(value)
+        for key, value in want.items()
+        if found.values.get(key) not in (None, str(value))
+    }
+
+
+def later(path: str) -> bool:
+    """Is a file applied after ours? Of all folders together they go by their bare names."""
+    return posixpath.basename(path) > posixpath.basename(PATH)
+
+
+def overruled(found: Sysctl, want: Mapping[str, object]) -> list[str]:
+    """One sentence for each later file that sets another value, which the next boot would take."""
+    said = []
+    for key, value in want.items():
+        setters = [file for file in found.boot if key in file.values]
+        last = setters[-1] if setters else None
+        if last is not None and later(last.path) and last.values[key] != str(value):
+            said.append(f"{last.path} sets {key} to {last.values[key]} after {PATH}")
+    return said
+
+
+def kept(state: HostState, want: Mapping[str, object]) -> bool:
+    """Is our file there, byte for byte?"""
+    own = None if isinstance(state.files, Unknown) else state.files.get(PATH)
+    return own is not None and (own.data, own.mode) == (text(want), 0o644)
+
+
+@operation()
+def converged(job: Job, rank: int, want: Mapping[str, object]) -> Commands:
+    """
+    Set kernel settings now and at every boot.
+
+    + job: the run (its question has the settings)
+    + rank: of this host
+    + want: setting -> value, e.g. ``vm.swappiness: 0``
+
+    A setting that the kernel lacks is said; a later file of somebody else that overrules ours is
+    named and left alone. Undo: the values found are in the journal.
+    """
+    host = job.hosts[rank]
+    state = job.read(host)
+    found = state.sysctl
+    if not isinstance(found, Sysctl):
+        yield refuse(job, f"{host.name}: kernel settings {found}")
+        return
+    for key in unsupported(found, want):
+        host.log(f"unsupported: this kernel has no {key}", log_func=logger.warning)
+    for sentence in overruled(found, want):
+        host.log(f"{sentence}: the next boot takes that; change it there", log_func=logger.warning)
+    todo = wrong(found, want)
+    if not todo and kept(state, want):
+        host.noop("the kernel settings are as wanted")
+        return
+    if not kept(state, want):
+        yield put(PATH, text(want), 0o644)
+    if todo:
+        yield StringCommand(quiet("sysctls", "set", json.dumps(todo)))
+    job.changed(host)
+    now = job.read(host)
+    seen = [str(now.sysctl)] if isinstance(now.sysctl, Unknown) else []
+    if isinstance(now.sysctl, Sysctl):
+        seen = [f"{key} is {now.sysctl.values[key]}" for key in wrong(now.sysctl, want)]
+    if not kept(now, want):
+        seen.append(f"{PATH} is not what was written")
+    if seen:
+        yield refuse(job, f"{host.name}: {', '.join(seen)} after the change")

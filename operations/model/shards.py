@@ -1,0 +1,127 @@
+"""Model files proven to be the pinned bytes, by a full read on the host itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyinfra import logger
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+
+from facts.run.unknown import Unknown
+from operations.run.detached import done, volume
+from operations.run.job import Commands, Job, fail, refuse
+from operations.run.remote import RemoteError
+from stacks.definition import Stack
+from stacks.render import mount
+
+SHOWN = 20  # faults in one message; the receipt has them all
+
+
+def entries(stack: Stack) -> list[dict[str, object]]:
+    """The manifest for spark-host: name, size in bytes, sha256."""
+    files = stack.lock.model.files if stack.lock else ()
+    return [{"name": f.name, "size": f.size, "sha256": f.sha256} for f in files]
+
+
+def lock_id(stack: Stack) -> str:
+    """Names a manifest and how it must lie, so that a proof for one is none for another."""
+    what: object = entries(stack)
+    if stack.model.links != "follow":
+        what = [what, stack.model.links]
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+
+def directory(stack: Stack, model_dir: str) -> str:
+    return f"{model_dir}/{stack.model_path}"
+
+
+def request(stack: Stack, model_dir: str, full: bool) -> dict[str, Any]:
+    """What spark-host needs to verify the model of a stack."""
+    seen = mount(stack, model_dir)
+    return {
+        "directory": directory(stack, model_dir),
+        "lock": lock_id(stack),
+        "entries": entries(stack),
+        "full": full,
+        "links": stack.model.links,
+        "mount": {"outside": seen[0], "inside": seen[1]} if seen else None,
+    }
+
+
+def faults(host: Host, where: str, stack: Stack, answer: Mapping[str, Any], then: str) -> str:
+    """All that is wrong on one host, as one message; then: what follows from it."""
+    told = "\n    - ".join(answer["faults"][:SHOWN])
+    more = len(answer["faults"]) - SHOWN
+    tail = f"\n    - and {more} more" if more > 0 else ""
+    return (
+        f"{host.name}: {len(answer['faults'])} of the model's files in {where} are not what "
+        f"the lock of {stack.name} names{then}:\n    - {told}{tail}"
+    )
+
+
+def leftovers(host: Host, answer: Mapping[str, Any]) -> None:
+    """Say what else takes space there; nothing of it is ever removed."""
+    for one in answer["left"]:
+        size = f", {volume(one['bytes'])}" if one["bytes"] else ""
+        host.log(f"{one['what']}: {one['path']}{size}", log_func=logger.info)
+    if answer["beside"]:
+        names = ", ".join(answer["beside"][:5])
+        more = f" and {len(answer['beside']) - 5} more" if len(answer["beside"]) > 5 else ""
+        host.log(f"beside the manifest's files: {names}{more}", log_func=logger.info)
+
+
+def _verify(state: State, host: Host, job: Job, stack: Stack, full: bool) -> bool:
+    where = directory(stack, job.cluster.model_dir)
+    try:
+        answer = done(host, "shards", request(stack, job.cluster.model_dir, full))
+    except RemoteError as error:
+        return fail(state, host, job, str(error))
+    job.figures.setdefault("shards", {})[host.name] = answer
+    if answer["faults"]:
+        then = "; nothing is launched (deploys/fetch.py brings them, and only them)"
+        return fail(state, host, job, faults(host, where, stack, answer, then))
+    kept = answer["remembered_bytes"]
+    host.log(
+        f"{answer['files']} files right, {volume(answer['bytes'])} read in {answer['seconds']} s"
+        + (f", {volume(kept)} unchanged since an earlier read" if kept else ""),
+        log_func=logger.info,
+    )
+    leftovers(host, answer)
+    for one in job.hosts:  # a long act: what was read before it is old, on every host
+        job.changed(one)
+    return True
+
+
+@operation()
+def verified(job: Job, rank: int, stack: Stack, full: bool = False) -> Commands:
+    """
+    Hash every file of the model against the stack's lock, unless nothing changed since it passed.
+
+    + job: the run
+    + rank: of this host
+    + stack: whose lock is the manifest
+    + full: read every byte, whatever earlier reads have shown
+
+    The work runs on the host in a unit of its own: it goes on when this run ends (Ctrl-C, a dead
+    link), and the next run joins it or goes on from the files that are done.
+    Fails: names each file that is missing, extra, truncated or different, all in one pass.
+    Leaves behind: what was proven in /var/lib/spark-converge/shards.
+    """
+    host = job.hosts[rank]
+    found = job.read(host).shards
+    if isinstance(found, Unknown):
+        yield refuse(job, f"{host.name}: shards {found}")
+        return
+    if not full and found.state.get(directory(stack, job.cluster.model_dir)) == "verified":
+        host.noop(f"model files of {stack.name} unchanged since their full read")
+        return
+    if not job.executing:
+        size = sum(file.size or 0 for file in stack.lock.model.files) if stack.lock else 0
+        host.log(f"would read up to {volume(size)}", log_func=logger.info)
+    yield FunctionCommand(_verify, (job, stack, full), {})

@@ -1,0 +1,171 @@
+"""Bring the links between the ranks into force, with a way back."""
+
+from __future__ import annotations
+
+import time
+
+from pyinfra import logger
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+
+from facts.network.fabric import Fabric
+from facts.run.unknown import Unknown
+from inventory.schema import Node
+from operations.engines.recognise import by_podman, engines
+from operations.network.netplan import (
+    live_faults,
+    merged_wanted,
+    trial_plan,
+    volatile,
+    why_not_converged,
+)
+from operations.network.netplan_files import merge_faults
+from operations.run.job import Commands, Job, fail, refuse
+from operations.run.remote import RemoteError, call
+
+# Time for `netplan apply` and the confirmation; an apply took 28 s in the lab under load.
+TRIAL_S = 180
+
+
+def _await_applied(host: Host) -> None:
+    deadline = time.monotonic() + TRIAL_S
+    while True:
+        phase = call(host, "fabric", "status")
+        if phase["phase"] == "applied":
+            return
+        if phase["phase"] != "trying" or time.monotonic() > deadline:
+            raise RemoteError(
+                f"{host.name}: the fabric was not applied ({phase['phase']}: {phase['message']}); "
+                "the old network is back"
+            )
+        time.sleep(1)
+
+
+def _reconnect(host: Host) -> None:
+    """A new connection, since an old one can outlive the route that it came over."""
+    if host.name == "@local":
+        return
+    host.disconnect()
+    host.connect(show_errors=False, raise_exceptions=True)
+
+
+def _check_merged(job: Job, host: Host, node: Node, now: Fabric) -> None:
+    """Let netplan itself merge all files, on paper; RemoteError when that is not what is wanted."""
+    plan = trial_plan(job.cluster, node, now)
+    made = call(host, "fabric", "check", stdin=plan)
+    wanted, leaving = merged_wanted(job.cluster, node, now)
+    said = merge_faults(wanted, leaving, now.netplan, made["before"], made["after"])
+    if said:
+        raise RemoteError(
+            f"{host.name}: netplan would merge its files into something else: {'; '.join(said)}; "
+            "nothing was applied, mend those files"
+        )
+
+
+def _checked(state: State, host: Host, job: Job, node: Node) -> bool:
+    now = job.read(host).fabric
+    try:
+        if isinstance(now, Fabric):
+            _check_merged(job, host, node, now)
+    except RemoteError as error:
+        return fail(state, host, job, str(error))
+    return True
+
+
+@operation()
+def mergeable(job: Job, node: Node) -> Commands:
+    """
+    Find out that netplan would not take the fabric's file before any engine is taken down for it.
+
+    + job: the run
+    + node: this host in the owner's file
+    """
+    fabric = job.read(job.hosts[node.rank]).fabric
+    if isinstance(fabric, Fabric) and why_not_converged(job.cluster, node, fabric):
+        yield FunctionCommand(_checked, (job, node), {})
+
+
+def _apply(state: State, host: Host, job: Job, node: Node) -> bool:
+    """Try, reconnect, read back, confirm; whatever fails before the confirmation reverts itself."""
+    before = job.read(host).fabric
+    try:
+        if isinstance(before, Unknown):
+            raise RemoteError(f"{host.name}: fabric {before}")
+        _check_merged(job, host, node, before)
+        call(host, "fabric", "try", str(TRIAL_S), stdin=trial_plan(job.cluster, node, before))
+        _await_applied(host)
+        _reconnect(host)
+        wrong = ["not read"]
+        deadline = time.monotonic() + 30
+        while wrong and time.monotonic() < deadline:  # carrier and address come a moment later
+            job.changed(host)
+            now = job.read(host).fabric
+            wrong = [str(now)] if isinstance(now, Unknown) else live_faults(job.cluster, node, now)
+        if wrong:
+            raise RemoteError(
+                f"{host.name}: after netplan apply {'; '.join(wrong)}; "
+                f"not confirmed, the old network comes back within {TRIAL_S} s"
+            )
+        call(host, "fabric", "confirm")
+    except Exception as error:
+        return fail(state, host, job, str(error))
+    job.changed(host)
+    return True
+
+
+def _remark(job: Job, host: Host, remarks: list[str]) -> None:
+    """Once a run, and in its receipt: with -y pyinfra does not plan, without it it plans first."""
+    told: dict[str, list[str]] = job.figures.setdefault("volatile", {})
+    if host.name not in told:
+        told[host.name] = remarks
+        for remark in remarks:
+            host.log(remark, log_func=logger.warning)
+
+
+@operation()
+def converged(job: Job, node: Node, after_teardown: bool) -> Commands:
+    """
+    Bring the fabric to the owner's file; never while an engine runs over it.
+
+    + job: the run
+    + node: this host in the owner's file
+    + after_teardown: the job takes the engines down first; otherwise the fabric waits for them
+
+    Fails: one sentence, and the old network comes back by itself.
+    Undo: the originals of /etc/netplan are in the journal.
+    """
+    host = job.hosts[node.rank]
+    fabric = job.read(host).fabric
+    if isinstance(fabric, Unknown):
+        yield refuse(job, f"{host.name}: fabric {fabric}")
+        return
+    wrong = why_not_converged(job.cluster, node, fabric)
+    if not wrong:
+        host.noop("the fabric is as wanted")
+        return
+    busy = [
+        f"{e.container.name} on {job.hosts[rank].name}"
+        for rank, state in enumerate(job.states())
+        for e in engines(rank, state, job.known)
+        if e.container.running
+    ]
+    busy += [
+        f"{one.title} on {job.hosts[rank].name}"
+        for rank, state in enumerate(job.states())
+        for one, stack in by_podman(state, job.known)
+        if stack
+    ]
+    if busy and not after_teardown:
+        host.log(
+            f"waits: the fabric ({'; '.join(wrong)}) until {', '.join(busy)} is down "
+            "(deploys/stop.py or deploys/serve.py)",
+            log_func=logger.warning,
+        )
+        return
+    _remark(job, host, volatile(job.cluster, fabric))
+    if busy and job.executing:
+        yield refuse(job, f"the fabric is not touched while {', '.join(busy)} runs")
+        return
+    yield FunctionCommand(_apply, (job, node), {})

@@ -1,0 +1,1 @@
+"""The ranks as one unit: what each shall be, and whether they are."""

@@ -1,0 +1,137 @@
+"""The pair as one thing: which ranks run, and whether that is what was asked for. Pure but for
+`faults`, which reads the hosts, and `ask_head`, which asks the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyinfra.api.host import Host
+
+from facts.run.unknown import Unknown
+from facts.state import HostState
+from gates.canary import canary
+from gates.client import NoAnswer, Reply
+from gates.tunnel import tunnel
+from inventory.schema import Cluster
+from operations.engines.recognise import containers_of, strays
+from operations.network.gids import fabric_facts
+from operations.network.netplan import why_not_converged
+from operations.run.job import Job
+from stacks.definition import Stack, StackError
+from stacks.render import RankSpec, rank_spec
+
+
+def specs(cluster: Cluster, stack: Stack, states: Sequence[HostState]) -> list[RankSpec]:
+    """What each rank shall run; raises StackError, also when a fabric could not be read."""
+    made = []
+    for rank, state in enumerate(states):
+        if isinstance(state.fabric, Unknown):
+            raise StackError([f"{cluster.nodes[rank].name}: fabric {state.fabric}"])
+        made.append(rank_spec(stack, cluster, rank, fabric_facts(cluster, rank, state.fabric)))
+    return made
+
+
+def rank_faults(spec: RankSpec, state: HostState) -> Iterator[str]:
+    """Why the container on one host is not the wanted rank; nothing when it is."""
+    where = f"{spec.host}: rank {spec.rank}"
+    if isinstance(state.containers, Unknown):
+        yield f"{where}: containers {state.containers}"
+        return
+    one = next((c for c in state.containers.all if c.name == spec.container_name), None)
+    if one is None:
+        yield f"{where}: no container {spec.container_name}"
+        return
+    if not one.running:
+        yield f"{where}: {one.name} is {one.status} (exit status {one.exit_code})"
+    if one.reference != spec.image:
+        yield f"{where}: {one.name} runs image {one.reference}, {spec.image} wanted"
+    if spec.compose is None and one.spec != spec.spec:
+        yield f"{where}: {one.name} was started with other settings"
+    elif spec.compose is None and one.policy != "no":  # `docker update` changes it afterwards
+        yield f"{where}: {one.name} would come back by itself (restart policy {one.policy})"
+
+
+def generations(spec_list: Sequence[RankSpec], states: Sequence[HostState]) -> Iterator[str]:
+    """Ranks that do not belong together: started at different times, or come back on their own."""
+    seen: dict[str, str] = {}
+    for spec, state in zip(spec_list, states, strict=True):
+        record = {} if isinstance(state.record, Unknown) else state.record
+        one = next((c for c in containers_of(state) if c.name == spec.container_name), None)
+        if one is None:
+            continue
+        recorded = record.get("container_id") == one.id
+        if recorded and record.get("started_at") != one.started_at:
+            yield f"{spec.host}: {one.name} was restarted at {one.started_at}, not by this tool"
+        if recorded or one.generation:
+            seen[spec.host] = str(record.get("generation") if recorded else one.generation)
+        elif spec.compose is not None:
+            seen[spec.host] = "not started by this tool"
+    if len(set(seen.values())) > 1:
+        told = ", ".join(f"{host} {generation}" for host, generation in seen.items())
+        yield f"the ranks are of different generations: {told}"
+
+
+def base_url(host: Host, stack: Stack) -> str | None:
+    """The API's address on this machine when the host is this machine, None otherwise."""
+    return f"http://127.0.0.1:{stack.ports.api}" if host.name == "@local" else None
+
+
+def ask_head(host: Host, stack: Stack, timeout_s: float) -> Reply:
+    """One completion from the head; raises NoAnswer."""
+    local = base_url(host, stack)
+    if local:
+        return canary(local, stack.serve.model_name, timeout_s)
+    client = getattr(host.connector, "client", None)
+    transport = client.get_transport() if client else None
+    if transport is None or not transport.is_active():
+        raise NoAnswer(f"no SSH link to {host.name}")
+    with tunnel(transport, stack.ports.api) as url:
+        return canary(url, stack.serve.model_name, timeout_s)
+
+
+def faults(job: Job, fabric_too: bool) -> list[str]:
+    """Why the cluster does not serve the wanted stack as wanted; empty when it does.
+
+    Read once in each phase and after each change; the last question is a real completion.
+    """
+    if job.stack is None:
+        return []
+    with job.lock:  # every host's operation asks at the same moment
+        if job.executing not in job.answers:
+            job.answers[job.executing] = _faults(job, job.stack, fabric_too)
+        return list(job.answers[job.executing])
+
+
+def unlike(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
+    """The same by the states of the hosts alone, without a completion."""
+    states = job.states()
+    try:
+        wanted = specs(job.cluster, stack, states)
+    except StackError as error:
+        return list(error.lines)
+    found = [
+        f for spec, state in zip(wanted, states, strict=True) for f in rank_faults(spec, state)
+    ]
+    found += generations(wanted, states)
+    for rank, state in enumerate(states):
+        found += [
+            f"{job.hosts[rank].name}: {e.container.name} of stack {e.stack} is there"
+            for e in strays(rank, state, stack, wanted[rank], job.known)
+        ]
+        if fabric_too and not isinstance(state.fabric, Unknown):
+            node = job.cluster.nodes[rank]
+            found += [
+                f"{node.name}: {why}" for why in why_not_converged(job.cluster, node, state.fabric)
+            ]
+    return found
+
+
+def _faults(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
+    found = unlike(job, stack, fabric_too)
+    if found:
+        return found
+    try:
+        ask_head(job.hosts[0], stack, stack.deadlines.canary_s)
+    except NoAnswer as error:
+        return [f"{job.hosts[0].name}: {stack.name}: {error}"]
+    return []

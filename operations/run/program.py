@@ -1,0 +1,95 @@
+"""The on-host program spark-host, installed so that a host can be undone from its own console."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+
+from facts.run.program import INSTALLED, program_archive, program_sha256
+from facts.run.unknown import Unknown
+from facts.state import HostState
+from operations.run.job import Commands, Job, refuse
+from stacks.definition import Stack
+
+UNDO_COMMAND = "/usr/local/sbin/spark-converge-undo"
+
+
+def install_command() -> str:
+    """Unpack beside the old copy, compile, then swap once all is on the disk: an interrupted run
+    leaves a whole program, or none."""
+    home = shlex.quote(INSTALLED)
+    return (
+        f"set -e; umask 022; n={home}.new; rm -rf $n; mkdir -p $n; base64 -d > $n.zip; "
+        f"python3 -I -m zipfile -e $n.zip $n; rm -f $n.zip; python3 -I -m compileall -q $n; "
+        f"echo {program_sha256()} > $n/SHA256; find $n -exec sync {{}} +; "
+        f"rm -rf {home}; mv $n {home}"
+    )
+
+
+def engine_signs(known: Sequence[Stack]) -> str:
+    """How spark-host tells the containers of the known stacks, as JSON."""
+    kinds = ("compose_projects", "image_repositories", "name_patterns")
+    signs = {k: sorted({s for one in known for s in getattr(one.recognise, k)}) for k in kinds}
+    return json.dumps(signs)
+
+
+def undo_text(known: Sequence[Stack]) -> bytes:
+    """The console command: it works without the control machine, which may be gone."""
+    call = ["python3", "-I", INSTALLED, "undo", "--words", "--engines", engine_signs(known)]
+    return (
+        "#!/bin/sh\n"
+        "# Gives this host back as it was before spark-converge; --plan only says what that is.\n"
+        f'exec {shlex.join(call)} "$@"\n'
+    ).encode()
+
+
+def undo_command(known: Sequence[Stack]) -> StringCommand:
+    """Write the console command whole. Not journalled: it must outlive the undo."""
+    path, text = shlex.quote(UNDO_COMMAND), undo_text(known)
+    return StringCommand(
+        f"set -e; umask 022; mkdir -p {path.rsplit('/', 1)[0]}; cat > {path}.new; "
+        f'[ "$(wc -c < {path}.new)" -eq {len(text)} ]; '  # less, when its sender was cut off
+        f"chmod 0755 {path}.new; sync {path}.new; mv {path}.new {path}",
+        _stdin=text.decode(),
+    )
+
+
+def missing(state: HostState, known: Sequence[Stack]) -> list[StringCommand]:
+    """What is still to be installed of the program and its console command."""
+    commands = []
+    if state.program != program_sha256():
+        commands.append(StringCommand(install_command(), _stdin=program_archive()))
+    files = {} if isinstance(state.files, Unknown) else state.files
+    found = files.get(UNDO_COMMAND)
+    if found is None or (found.data, found.mode) != (undo_text(known), 0o755):
+        commands.append(undo_command(known))
+    return commands
+
+
+@operation()
+def installed(job: Job, rank: int) -> Commands:
+    """
+    Install this project's on-host program and its console command, or replace another version.
+
+    + job: the run
+    + rank: of this host
+
+    Leaves behind: /usr/local/lib/spark-converge (a few KiB) and spark-converge-undo.
+    """
+    host = job.hosts[rank]
+    state = job.read(host)
+    if isinstance(state.program, Unknown):
+        yield refuse(job, f"{host.name}: on-host program {state.program}")
+        return
+    commands = missing(state, job.known)
+    if not commands:
+        host.noop("the on-host program is installed")
+        return
+    yield from commands
+    job.changed(host)
+    if missing(job.read(host), job.known):
+        yield refuse(job, f"{host.name}: {INSTALLED} is not what was sent; is /usr writable?")

@@ -1,0 +1,28 @@
+"""Steps that may fail without taking their host out of the run, and still fail the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyinfra.api.operation import OperationMeta, operation
+
+from operations.run.job import Commands, Job
+
+
+@operation()
+def blamed(job: Job, rank: int, steps: Mapping[str, OperationMeta]) -> Commands:
+    """
+    Have the last barrier stop on steps that failed with ``_ignore_errors``.
+
+    + job: the run
+    + rank: of this host
+    + steps: title -> what pyinfra returned for the step on this host
+
+    A refusal has given its own reason; a command that failed has not, and pyinfra then counts the
+    host as sound.
+    """
+    if job.executing:
+        for title, step in steps.items():
+            if step.is_complete() and step.did_error():
+                job.blame(f'{job.hosts[rank].name}: failed at "{title}" (its own lines are above)')
+    yield from ()

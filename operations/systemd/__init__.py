@@ -1,0 +1,1 @@
+"""What the host boots into and which of its units may run."""

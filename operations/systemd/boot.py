@@ -1,0 +1,62 @@
+"""What the host boots into."""
+
+from __future__ import annotations
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+
+from facts.systemd.boot import Boot
+from operations.run.job import Commands, Job, refuse
+from operations.run.journal import quiet
+
+
+def forced(boot: Boot, target: str) -> str | None:
+    """The sentence about a kernel command line that wins over the target, None without one."""
+    if boot.forced_target in (None, target):
+        return None
+    told = " and ".join(boot.override_from) or "no file of /etc/default/grub*"
+    return f"the kernel command line has {boot.override}, set in {told}"
+
+
+def settled(boot: Boot, target: str) -> bool:
+    """Is the default target right and its link sound? Whatever the kernel command line says."""
+    return boot.default_target == target and boot.fault is None
+
+
+def seen(boot: Boot) -> str:
+    """What stands as the default target, in words."""
+    if boot.fault is None:
+        return boot.default_target
+    return f"{boot.default_target or 'nothing'} ({boot.fault})"
+
+
+@operation()
+def default_target(job: Job, rank: int, target: str) -> Commands:
+    """
+    Make the host boot into a target; nothing is isolated, the running session stays.
+
+    + job: the run
+    + rank: of this host
+    + target: e.g. ``multi-user.target``
+
+    Warns of a kernel command line that wins over it; that one is the owner's to change.
+    Undo: the link (or file) found is in the journal.
+    """
+    host = job.hosts[rank]
+    boot = job.read(host).boot
+    if not isinstance(boot, Boot):
+        yield refuse(job, f"{host.name}: boot target {boot}")
+        return
+    why = forced(boot, target)
+    if why:
+        host.log(f"{host.name}: does not boot into {target}: {why}", log_func=logger.warning)
+    if settled(boot, target):
+        host.noop(f"boots into {target}")
+        return
+    yield StringCommand(quiet("units", "default", target))
+    job.changed(host)
+    now = job.read(host).boot
+    if not isinstance(now, Boot) or not settled(now, target):
+        found = seen(now) if isinstance(now, Boot) else now
+        yield refuse(job, f"{host.name}: boots into {found} after set-default {target}")

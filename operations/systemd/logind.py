@@ -1,0 +1,65 @@
+"""Shared memory that outlives the login of the user it belongs to.
+
+By default logind deletes all segments and semaphores of a user whose last session ends: an engine
+that runs under that user dies when its owner closes an SSH session (vllm#54259, sparkrun#285).
+"""
+
+from __future__ import annotations
+
+from pyinfra import logger
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+
+from facts.run.unknown import Unknown
+from facts.state import HostState
+from facts.systemd.logind import Logind
+from operations.run.job import Commands, Job, refuse
+from operations.run.journal import put, quiet
+
+PATH = "/etc/systemd/logind.conf.d/zz-spark-converge.conf"
+TEXT = b"# Written by spark-converge; taken away by its undo.\n[Login]\nRemoveIPC=no\n"
+
+
+def kept(state: HostState) -> bool:
+    """Is our drop-in there, byte for byte?"""
+    own = None if isinstance(state.files, Unknown) else state.files.get(PATH)
+    return own is not None and (own.data, own.mode) == (TEXT, 0o644)
+
+
+def settled(state: HostState) -> bool:
+    """Does the running logind leave segments alone, and the next one as well?"""
+    return isinstance(state.logind, Logind) and state.logind.remove_ipc is False and kept(state)
+
+
+@operation()
+def keeps_ipc(job: Job, rank: int) -> Commands:
+    """
+    Keep the shared memory of users who log out; sessions are not touched.
+
+    + job: the run
+    + rank: of this host
+
+    Undo: our drop-in goes, logind reads its files anew.
+    """
+    host = job.hosts[rank]
+    state = job.read(host)
+    found = state.logind
+    if not isinstance(found, Logind):
+        yield refuse(job, f"{host.name}: logind {found}")
+        return
+    if found.remove_ipc is None:
+        host.log("unsupported: no logind runs on this host", log_func=logger.warning)
+        return
+    if settled(state):
+        host.noop("shared memory outlives a login")
+        return
+    if not kept(state):
+        yield put(PATH, TEXT, 0o644)
+    yield StringCommand(quiet("logind", "reload"))
+    job.changed(host)
+    if not settled(job.read(host)):
+        yield refuse(
+            job,
+            f"{host.name}: logind still removes the segments of users who log out, after {PATH} "
+            "and a reload: see `systemd-analyze cat-config systemd/logind.conf`",
+        )

@@ -1,0 +1,186 @@
+"""Updates held while a model is served, and let go again on request; nothing is ever upgraded."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+
+from pyinfra import logger
+from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+
+from facts.run.journal import Entry
+from facts.run.unknown import Unknown
+from facts.state import HostState
+from facts.systemd.maintenance import Maintenance
+from facts.systemd.services import Services, Unit, drop_in
+from operations.run.job import Commands, Job, fail, refuse
+from operations.run.journal import announce, journal_of, put, quiet
+from operations.run.program import missing
+from operations.systemd import services
+
+NEEDRESTART = "/etc/needrestart/conf.d/zz-spark-converge.conf"
+NEEDRESTART_TEXT = (
+    b"# Written by spark-converge: after an upgrade, list what should be restarted, restart nothing"
+    b"\n# (dockerd would take the engine down). Its undo or rearm_maintenance removes this file.\n"
+    b"$nrconf{restart} = 'l';\n"
+)
+WAIT_S = 600
+LOOK_EVERY_S = 5
+TELL_EVERY_S = 60
+AT_WORK = ("activating", "deactivating", "reloading")
+
+
+def runs(unit: Unit) -> bool:
+    """Is a run of a oneshot or the like in progress? A daemon that idles is none."""
+    return unit.active in AT_WORK
+
+
+def at_work(state: HostState, names: Sequence[str]) -> list[str]:
+    """A sentence for each run that must not be cut off: units, and holders of package locks."""
+    found = state.services
+    if not isinstance(found, Services) or not isinstance(state.maintenance, Maintenance):
+        return []
+    held = [found.asked[name] for name in names]
+    started = [found.units[t] for one in held for t in one.triggered if t in found.units]
+    busy = [one for one in held if runs(one)]
+    busy += [one for one in started if runs(one) or (one.active, one.sub) == ("active", "running")]
+    units = [f"{one.name} is {one.active}" for one in dict.fromkeys(busy)]
+    return [*units, *state.maintenance.busy]
+
+
+def needrestart_missing(state: HostState) -> bool:
+    """Is needrestart there without our file? It would restart dockerd after an upgrade."""
+    if not isinstance(state.maintenance, Maintenance) or isinstance(state.files, Unknown):
+        return False
+    found = state.files.get(NEEDRESTART)
+    good = found is not None and (found.data, found.mode) == (NEEDRESTART_TEXT, 0o644)
+    return state.maintenance.needrestart and not good
+
+
+def unsettled(state: HostState, names: Sequence[str]) -> list[str]:
+    """What is not held yet, a sentence each; what could not be read is none of it."""
+    found = state.services
+    left = services.unsettled(found, names) if isinstance(found, Services) else []
+    return left + ([f"{NEEDRESTART} is missing"] if needrestart_missing(state) else [])
+
+
+def unread(state: HostState) -> list[str]:
+    parts = {"services": state.services, "maintenance": state.maintenance, "files": state.files}
+    return [f"{name} {part}" for name, part in parts.items() if isinstance(part, Unknown)]
+
+
+def _wait(state: State, host: Host, job: Job, names: Sequence[str]) -> bool:
+    """Wait for the end of what runs; never end it: a half-written package or firmware is worse."""
+    began, told = time.monotonic(), -float(TELL_EVERY_S)
+    while True:
+        job.changed(host)
+        now = job.read(host)
+        busy = unread(now) or at_work(now, names)
+        waited_s = time.monotonic() - began
+        if not busy:
+            return True
+        if waited_s > WAIT_S:
+            return fail(
+                state, host, job,
+                f"{host.name}: {'; '.join(busy)} after {WAIT_S // 60} minutes, no update in "
+                "progress expected; let it end (it is not ended from here), then run this again",
+            )  # fmt: skip
+        if waited_s - told >= TELL_EVERY_S:
+            told = waited_s
+            host.log(f"waiting ({waited_s:.0f} s): {'; '.join(busy)}", log_func=logger.info)
+        time.sleep(LOOK_EVERY_S)
+
+
+@operation()
+def held(job: Job, rank: int, names: Sequence[str]) -> Commands:
+    """
+    Hold everything that upgrades packages, drivers or firmware by itself; nothing is upgraded.
+
+    + job: the run (its question has the units)
+    + rank: of this host
+    + names: the units, e.g. ``apt-daily-upgrade.timer``
+
+    A run in progress is awaited, up to ten minutes, then named and refused; it is never ended.
+    Undo: states, links and the file are in the journal; rearm_maintenance.py gives just these back.
+    """
+    host = job.hosts[rank]
+    state = job.read(host)
+    unknown = unread(state)
+    if unknown:
+        yield refuse(job, f"{host.name}: {'; '.join(unknown)}")
+        return
+    busy, left = at_work(state, names), unsettled(state, names)
+    if not busy and not left:
+        host.noop("updates are held")
+        return
+    if busy and not job.executing:
+        host.log(f"would wait for: {'; '.join(busy)}", log_func=logger.warning)
+    if busy:
+        yield FunctionCommand(_wait, (job, names), {})
+    if needrestart_missing(job.read(host)):
+        yield put(NEEDRESTART, NEEDRESTART_TEXT, 0o644)
+        job.changed(host)
+    for _ in range(2):  # a static unit shows only after its disable that it needs a mask
+        found = job.read(host).services
+        todo = services.plan(found, names) if isinstance(found, Services) else None
+        if not todo:
+            break
+        yield StringCommand(services.command(todo))
+        job.changed(host)
+    state = job.read(host)
+    if at_work(state, names):  # one that began just before its timer was held
+        yield FunctionCommand(_wait, (job, names), {})
+        state = job.read(host)
+    left = unread(state) or unsettled(state, names)
+    if left:
+        yield refuse(job, f"{host.name}: updates are not held: {', '.join(left)}")
+
+
+def held_units(found: Services, entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
+    """The units by their own names, each with the timers, paths and sockets that went down with it.
+
+    Of a trigger that is held the unit itself shows nothing any more, so the journal is asked too.
+    """
+    units = []
+    for name in names:
+        one = found.asked[name]
+        units += [near.name for near in services.with_triggers(found, one)]
+        aliases = {name, one.name, *one.names}
+        units += [e.name.removeprefix("unit ") for e in entries if aliases & set(e.starts)]
+    return list(dict.fromkeys(units))
+
+
+@operation()
+def rearmed(job: Job, rank: int, names: Sequence[str]) -> Commands:
+    """
+    Give the held updates back as they were found, and nothing else.
+
+    + job: the run, whose question has the journal
+    + rank: of this host
+    + names: the units that are held, e.g. ``apt-daily-upgrade.timer``
+    """
+    host = job.hosts[rank]
+    state = job.read(host)
+    if not isinstance(state.journal, tuple) or not isinstance(state.services, Services):
+        why = state.services if isinstance(state.journal, tuple) else state.journal
+        yield refuse(job, f"{host.name}: what is held is {why}")
+        return
+    units = held_units(state.services, state.journal, names)
+    ours = {NEEDRESTART, *(f"unit {name}" for name in units), *map(drop_in, units)}
+    entries = [e for e in journal_of(state) if e.name in ours and e.verdict == "restore"]
+    if not entries:
+        host.noop("no update is held by this project")
+        return
+    if not job.executing:
+        announce(host, entries, ())
+    yield from missing(state, job.known)
+    asked = json.dumps({"units": units, "files": [NEEDRESTART]})
+    yield StringCommand(quiet("rearm", asked))
+    job.changed(host)
+    left = [e.name for e in journal_of(job.read(host)) if e.name in ours and e.verdict == "restore"]
+    if left:
+        yield refuse(job, f"{host.name}: still held: {', '.join(left)}")

@@ -1,0 +1,73 @@
+"""Desktop units of users, down for good in each user's own folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+
+from facts.run.unknown import Unknown
+from facts.state import HostState
+from facts.systemd.userunits import UserUnit, UserUnits
+from operations.run.findings import Item, judged, unread
+from operations.run.job import Commands, Job, refuse
+from operations.run.journal import quiet
+
+
+def left(found: UserUnits) -> list[UserUnit]:
+    """Units that somebody's session could still start."""
+    return [one for one in found.units if not one.down]
+
+
+def described(one: UserUnit) -> str:
+    return f"{one.active}{', masked' if one.masked else ''} for {one.user}"
+
+
+def items(state: HostState, names: Sequence[str]) -> list[Item]:
+    """One line a unit, with the people for whom it is not down."""
+    wanted, found = "down for every user", state.userunits
+    lines = []
+    for name in names:
+        label = f"user unit {name}"
+        if isinstance(found, Unknown):
+            lines.append(unread("services", label, wanted, found))
+            continue
+        mine = [one for one in found.units if one.name == name]
+        bad = [one for one in mine if not one.down]
+        told = "; ".join(map(described, bad or mine)) or "absent"
+        lines.append(judged("services", label, wanted, told, not bad))
+    return lines
+
+
+@operation()
+def down_for_good(job: Job, rank: int) -> Commands:
+    """
+    Mask and stop desktop units of people with linger or a running manager, each in their folder.
+
+    + job: the run (its question has the units)
+    + rank: of this host
+
+    Undo: the masks (links) and what ran are in the journal.
+    """
+    host = job.hosts[rank]
+    found = job.read(host).userunits
+    if isinstance(found, Unknown):
+        yield refuse(job, f"{host.name}: units of users {found}")
+        return
+    todo = left(found)
+    if not todo:
+        host.noop("no user's session starts a desktop unit")
+        return
+    asked = [{"user": u.user, "name": u.name, "active": u.active} for u in todo]
+    yield StringCommand(quiet("userunits", "down", json.dumps({"units": asked})))
+    job.changed(host)
+    now = job.read(host).userunits
+    still = (
+        [str(now)]
+        if isinstance(now, Unknown)
+        else [f"{one.name} {described(one)}" for one in left(now)]
+    )
+    if still:
+        yield refuse(job, f"{host.name}: still not down for good: {', '.join(still)}")

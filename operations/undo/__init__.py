@@ -1,0 +1,1 @@
+"""Everything given back as it was found."""

@@ -1,0 +1,126 @@
+"""Hosts given back as they were: the work is done on the host, from its own journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyinfra import logger
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+
+from facts.run.unknown import Unknown
+from operations.engines.recognise import engines, podman_engines
+from operations.run.job import Commands, Job, fail, refuse_beforehand
+from operations.run.journal import announce, journal_of
+from operations.run.program import UNDO_COMMAND, engine_signs, missing
+from operations.run.remote import RemoteError, call
+from operations.run.roll_call import absent_hosts
+
+# The longest part is `netplan apply` with its settling, 40 s, and slow units on a slow host.
+UNDO_S = 900
+# A link that rides on the network which is given back may be cut; the work goes on without it.
+RECONNECT_S = 240
+
+
+def complaints(job: Job) -> list[str]:
+    """Why no host is given back now; nothing when there is nothing to give back anywhere."""
+    said = absent_hosts(job)
+    if said:
+        return [f"{s} (at its own console: sudo {UNDO_COMMAND})" for s in said]
+    states = job.states()
+    for node, state in zip(job.cluster.nodes, states, strict=True):
+        if not isinstance(state.journal, tuple):
+            said.append(f"{node.name}: journal {state.journal}")
+    if not any(journal_of(state) for state in states):
+        return said
+    for node, state in zip(job.cluster.nodes, states, strict=True):
+        if isinstance(state.containers, Unknown):
+            said.append(f"{node.name}: containers {state.containers}")
+        found = engines(node.rank, state, job.known)
+        busy = [one.container.name for one in found if one.container.running]
+        if busy:
+            said.append(f"{node.name}: {', '.join(busy)} runs; take it down first: deploys/stop.py")
+        said += [f"{node.name}: {sentence}" for sentence in podman_engines(state, job.known)]
+    return said
+
+
+@operation()
+def allowed(job: Job) -> Commands:
+    """
+    Refuse on every host while a rank runs anywhere, or while a host is missing.
+
+    + job: the run
+    """
+    said = complaints(job)
+    if not said:
+        return
+    yield refuse_beforehand(job, said)
+
+
+def _ask(host: Host, job: Job, force: Sequence[str]) -> dict[str, Any]:
+    """The host's answer. Asked again after a cut link: it joins the work that goes on there."""
+    words = ["undo", "--run", "--engines", engine_signs(job.known), "--force", *force]
+    deadline = time.monotonic() + RECONNECT_S
+    while True:
+        try:
+            return call(host, *words, timeout_s=UNDO_S)
+        except RemoteError as error:
+            if host.connected and "connection is gone" not in str(error):
+                raise
+            if time.monotonic() > deadline:
+                raise
+            host.disconnect()
+            time.sleep(3)
+
+
+def _run(state: State, host: Host, job: Job, force: Sequence[str]) -> bool:
+    try:
+        answer = _ask(host, job, force)
+    except RemoteError as error:
+        return fail(
+            state, host, job, f"{error}; run it again, or at the console: sudo {UNDO_COMMAND}"
+        )
+    job.changed(host)
+    job.figures.setdefault("undo", {})[host.name] = answer
+    for name in answer["restored"]:
+        host.log(f"given back: {name}", log_func=logger.info)
+    for note in answer["notes"]:
+        host.log(f"note: {note}", log_func=logger.info)
+    left = [f"{one['name']}: {one['why']}" for one in answer["left"]]
+    if left:
+        told = "\n    - ".join(left)
+        return fail(
+            state, host, job,
+            f"{host.name}: {len(left)} of what was changed is not given back (an edited file: "
+            f"--data force=PATH,PATH writes over it and keeps the edit):\n    - {told}",
+        )  # fmt: skip
+    host.log(f"the journal is now {answer['aside']}", log_func=logger.info)
+    return True
+
+
+@operation()
+def undone(job: Job, rank: int, force: Sequence[str]) -> Commands:
+    """
+    Give a host back as its journal has it, and prove it by reading it again.
+
+    + job: the run, whose question has the journal
+    + rank: of this host
+    + force: paths of files to give back although somebody edited them since
+
+    Fails: names what could not be given back; the rest is given back all the same.
+    Leaves behind: the journal, renamed; the on-host program.
+    """
+    host = job.hosts[rank]
+    state = job.read(host)
+    entries = journal_of(state)
+    if not entries:
+        host.noop("nothing to undo")
+        return
+    if not job.executing:
+        announce(host, entries, force)
+    yield from missing(state, job.known)
+    yield FunctionCommand(_run, (job, force), {})
