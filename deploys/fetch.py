@@ -8,34 +8,27 @@ off; the next run joins it, and goes on from its part files.
 Undone by: undo.py, for what was moved aside; model files that were brought stay.
 """
 
-from pyinfra.api.exceptions import PyinfraError
 from pyinfra.context import host
 
-from deploys.steps.begin import begin, full_read
+from deploys.steps.begin import begin, ended, full_read, word
 from operations.model import fetch
-from operations.run import job, lease, program
+from operations.run import lease, program
+from operations.run.job import stage, stage_for_those_left
 
-run = begin("fetch", host.data.stack)
-rank = host.data.rank
-stack = run.stack
-assert stack is not None  # noqa: S101 - begin() refuses an unknown name
-source = host.data.get("source")
-if source not in (None, "hub"):
-    raise PyinfraError(f"source={source} found; hub allowed")
+here = begin("fetch", host.data.stack)
+hub_only = word("source", "hub")
 
-job.milestone(job=run, title="Preflight", name="Stage: Preflight")
-lease.alone(job=run, name="No other run is at work on any host")
-fetch.allowed(job=run, stack=stack, name="All hosts are there, and it is known what is right")
-job.barrier(job=run, title="Program", name="Passed on all hosts")
-program.installed(job=run, rank=rank, name="On-host program installed")
-job.barrier(job=run, title="Model files", name="Stage: Model files")
-if rank == 0:
+stage_for_those_left(here, "Preflight")
+lease.alone(here, name="No other run is at work on any host")
+fetch.allowed(here, name="All hosts are there, and it is known what is right")
+stage(here, "Program")
+program.installed(here, name="On-host program installed")
+stage(here, "Model files")
+if here.rank == 0:
     fetch.brought(
-        job=run,
-        stack=stack,
-        hub_only=source == "hub",
+        here,
+        hub_only=hub_only,
         full=full_read(),
-        name=f"Model files of {stack.name} right on every host",
+        name=f"Model files of {here.stack.name} right on every host",
     )
-job.barrier(job=run, title="Model files", name="Every file is right on every host")
-lease.released(job=run, rank=rank, name="The next run may begin")
+ended(here)

@@ -8,21 +8,16 @@ Undone by: undo.py, or `sudo spark-converge-undo` at the host itself.
 
 from pyinfra.context import host
 
-from deploys.steps.begin import begin, preflight_checks
+from deploys.steps.begin import begin, checked, ended
 from deploys.steps.host_state import harmless, pinned
 from operations.network import fabric
-from operations.run import job, lease
+from operations.run.job import stage
 
-run = begin("prepare", host.data.stack)
-rank = host.data.rank
+here = begin("prepare", host.data.stack, settles=True)
 
-preflight_checks(run=run, launches=False)
-harmless(run=run, rank=rank)
-if run.stack is not None:
-    pinned(run=run, rank=rank, stack=run.stack)
-job.barrier(job=run, title="Fabric", name="Stage: Fabric")
-fabric.converged(
-    job=run, node=host.data.node, after_teardown=False, name="Fabric as the owner's file says"
-)
-job.barrier(job=run, title="Fabric", name="Done")
-lease.released(job=run, rank=rank, name="The next run may begin")
+checked(here)
+harmless(here)
+pinned(here)
+stage(here, "Fabric")
+fabric.converged(here, after_teardown=False, name="Fabric as the owner's file says")
+ended(here)

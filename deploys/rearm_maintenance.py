@@ -5,21 +5,14 @@ file. Never ends or starts an engine, upgrades nothing; what comes to life may d
 Undone by: prepare.py or serve.py, which hold them again.
 """
 
-from pyinfra.context import host
-
-from deploys.steps.begin import begin, host_settings
-from operations.run import job, lease
+from deploys.steps.begin import begin, ended
+from operations.run import lease
+from operations.run.job import stage_for_those_left
 from operations.systemd import maintenance
 
-run = begin("rearm_maintenance", None, extra=("journal",))
+here = begin("rearm_maintenance", None, extra=("journal",))
 
-job.milestone(job=run, title="Updates let go", name="Stage: Updates let go")
-lease.alone(job=run, name="No other run is at work on any host")
-maintenance.rearmed(
-    job=run,
-    rank=host.data.rank,
-    names=host_settings()["maintenance_held"],
-    name="Held updates given back",
-)
-job.barrier(job=run, title="Updates let go", name="Done")
-lease.released(job=run, rank=host.data.rank, name="The next run may begin")
+stage_for_those_left(here, "Updates let go")
+lease.alone(here, name="No other run is at work on any host")
+maintenance.rearmed(here, name="Held updates given back")
+ended(here)

@@ -7,29 +7,24 @@ Undone by: rollback_dsf.py (the stack), undo.py (the hosts).
 
 from pyinfra.context import host
 
-from deploys.steps.begin import begin, preflight_checks, quiet_s
+from deploys.steps.begin import begin, checked, ended
 from deploys.steps.host_state import harmless, pinned
-from deploys.steps.launch import launch
-from deploys.steps.takeover import clean, hold_watchdogs, tear_down
+from deploys.steps.launch import launched
+from deploys.steps.takeover import cleaned, torn_down, watchdogs_held
 from operations.network import fabric
-from operations.run import job, lease
+from operations.run.job import stage
 
-run = begin("serve", host.data.stack, extra=("holders",))
-rank = host.data.rank
-stack = run.stack
-assert stack is not None  # noqa: S101 - begin() refuses an unknown name
+here = begin("serve", host.data.stack, settles=True, launches=True, extra=("holders",))
 
-preflight_checks(run=run, launches=True)
-harmless(run=run, rank=rank)
-pinned(run=run, rank=rank, stack=stack)
-job.barrier(job=run, title="Fabric on paper", name="Stage: Fabric on paper")
-fabric.mergeable(job=run, node=host.data.node, name="netplan takes the fabric's file")
-hold_watchdogs(run=run, rank=rank, for_good=True)
-tear_down(run=run, rank=rank, fabric_too=True)
-job.barrier(job=run, title="Fabric", name="Stage: Fabric")
-fabric.converged(
-    job=run, node=host.data.node, after_teardown=True, name="Fabric as the owner's file says"
-)
-clean(run=run, rank=rank, quiet_s=quiet_s(stack.deadlines.quiet_s), fabric_too=True)
-launch(run=run, rank=rank, stack=stack, fabric_too=True)
-lease.released(job=run, rank=rank, name="The next run may begin")
+checked(here)
+harmless(here)
+pinned(here)
+stage(here, "Fabric on paper")
+fabric.mergeable(here, name="netplan takes the fabric's file")
+watchdogs_held(here, for_good=True)
+torn_down(here)
+stage(here, "Fabric")
+fabric.converged(here, after_teardown=True, name="Fabric as the owner's file says")
+cleaned(here)
+launched(here)
+ended(here)

@@ -5,10 +5,7 @@ The proof takes 70 seconds; `--data quiet=SECONDS` makes it longer or shorter.
 Undone by: serve.py, or rollback_dsf.py.
 """
 
-from pyinfra.context import host
+from deploys.steps.begin import begin
+from deploys.steps.takeover import stopped
 
-from deploys.steps.begin import begin, quiet_s
-from deploys.steps.takeover import STOP_QUIET_S, stop_reachable
-
-run = begin("stop", None)
-stop_reachable(run=run, rank=host.data.rank, quiet_s=quiet_s(STOP_QUIET_S))
+stopped(begin("stop", None))

@@ -8,17 +8,17 @@ Undone by: prepare.py. Without this machine: `sudo spark-converge-undo` at the h
 
 from pyinfra.context import host
 
-from deploys.steps.begin import begin
-from operations.run import job, lease
+from deploys.steps.begin import begin, ended
+from operations.run import lease
+from operations.run.job import stage, stage_for_those_left
 from operations.undo import undo
 
-run = begin("undo", None, extra=("journal",))
+here = begin("undo", None, extra=("journal",))
 force = [path for path in str(host.data.get("force") or "").split(",") if path]
 
-job.milestone(job=run, title="Preflight", name="Stage: Preflight")
-lease.alone(job=run, name="No other run is at work on any host")
-undo.allowed(job=run, name="No rank runs on any host")
-job.barrier(job=run, title="Undo", name="Stage: Undo")
-undo.undone(job=run, rank=host.data.rank, force=force, name="Host given back as it was")
-job.barrier(job=run, title="Undo", name="All hosts are as they were")
-lease.released(job=run, rank=host.data.rank, name="The next run may begin")
+stage_for_those_left(here, "Preflight")
+lease.alone(here, name="No other run is at work on any host")
+undo.allowed(here, name="No rank runs on any host")
+stage(here, "Undo")
+undo.undone(here, force=force, name="Host given back as it was")
+ended(here)

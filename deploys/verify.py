@@ -8,11 +8,7 @@ JSON whose path is printed tells which.
 
 from pyinfra.context import host
 
-from deploys.steps.begin import begin, host_settings
+from deploys.steps.begin import begin
 from operations.look import verify
 
-run = begin("verify", host.data.stack, extra=("machine", "leftovers", "holders"))
-stack = run.stack
-assert stack is not None  # noqa: S101 - begin() refuses an unknown name
-
-verify.look(run, host.data.rank, stack, host_settings())
+verify.look(begin("verify", host.data.stack, extra=("machine", "leftovers", "holders")))

@@ -2,90 +2,77 @@
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
+from deploys.steps.begin import quiet_s
 from operations.launch import ritual, teardown
-from operations.run import job, lease, program, tolerated
-from operations.run.job import Job
+from operations.run import lease, program, tolerated
+from operations.run.job import Here, checklist, stage, stage_for_those_left, together
 from operations.watchdogs import crontab, resurrection
 
 # The seed's worker came back within minutes; a watchdog of the lab runs every minute.
 STOP_QUIET_S = 70
 
 
-@deploy("Watchdogs")
-def hold_watchdogs(run: Job, rank: int, for_good: bool) -> None:
+@checklist("Watchdogs")
+def watchdogs_held(here: Here, for_good: bool) -> None:
     """Before any teardown: hold what would bring an engine back, for good or for the launch."""
-    job.barrier(job=run, title="Watchdogs held", name="Stage: Watchdogs held")
-    crontab.held(
-        job=run, rank=rank, for_good=for_good, name="Cron watchdogs held behind a dated tag"
-    )
-    resurrection.held(
-        job=run, rank=rank, for_good=for_good, name="Units and timers that start engines held"
-    )
+    stage(here, "Watchdogs held")
+    crontab.held(here, for_good=for_good, name="Cron watchdogs held behind a dated tag")
+    resurrection.held(here, for_good=for_good, name="Units and timers that start engines held")
 
 
-@deploy("Watchdogs")
-def rearm_watchdogs(run: Job, rank: int) -> None:
+@checklist("Watchdogs")
+def watchdogs_rearmed(here: Here) -> None:
     """The stack that they guard serves again: held lines are given back byte for byte."""
-    job.barrier(job=run, title="Watchdogs re-armed", name="Stage: Watchdogs re-armed")
-    crontab.rearmed(job=run, rank=rank, name="Held cron lines given back")
-    resurrection.rearmed(job=run, rank=rank, name="Held units and timers given back")
-    job.barrier(job=run, title="Watchdogs re-armed", name="Done")
+    stage(here, "Watchdogs re-armed")
+    crontab.rearmed(here, name="Held cron lines given back")
+    resurrection.rearmed(here, name="Held units and timers given back")
 
 
-@deploy("Stop")
-def stop_reachable(run: Job, rank: int, quiet_s: int) -> None:
+@checklist("Stop")
+def stopped(here: Here) -> None:
     """As the teardown of a launch, but a host that fails does not keep the others up."""
-    job.milestone(job=run, title="Watchdogs held", name="Stage: Watchdogs held")
-    lease.alone(job=run, partly=True, name="No other run is at work on any host")
+    stage_for_those_left(here, "Watchdogs held")
+    lease.alone(here, partly=True, name="No other run is at work on any host")
     # Errors ignored: pyinfra would drop the host, and its rank would stay up without its head.
-    install, cron, units = (
-        "On-host program installed",
-        "Cron watchdogs held behind a dated tag",
-        "Units and timers that start engines held",
-    )
     steps = {
-        install: program.installed(job=run, rank=rank, name=install, _ignore_errors=True),
-        cron: crontab.held(job=run, rank=rank, for_good=True, name=cron, _ignore_errors=True),
-        units: resurrection.held(
-            job=run, rank=rank, for_good=True, name=units, _ignore_errors=True
-        ),
+        title: step(here, **words, name=title, _ignore_errors=True)
+        for title, step, words in (
+            ("On-host program installed", program.installed, {}),
+            ("Cron watchdogs held behind a dated tag", crontab.held, {"for_good": True}),
+            ("Units and timers that start engines held", resurrection.held, {"for_good": True}),
+        )
     }
-    tolerated.blamed(job=run, rank=rank, steps=steps, name="What failed so far is remembered")
-    job.milestone(job=run, title="Ranks down", name="Stage: Ranks down")
-    if rank == 0:
-        teardown.ended(job=run, rank=rank, fabric_too=False, name="Head rank down")
-    job.milestone(job=run, title="Ranks down", name="Head is done")
-    if rank > 0:
-        teardown.ended(job=run, rank=rank, fabric_too=False, name="Worker rank down")
-    job.milestone(job=run, title="Nothing comes back", name="Stage: Nothing comes back")
-    teardown.stay_down(
-        job=run, seconds=quiet_s, fabric_too=False, name="No container starts by itself"
-    )
-    job.barrier(job=run, title="Verdict", name="All hosts were reached and are down")
-    lease.released(job=run, rank=rank, name="The next run may begin")
+    tolerated.blamed(here, steps=steps, name="What failed so far is remembered")
+    stage_for_those_left(here, "Ranks down")
+    if here.rank == 0:
+        teardown.ended(here, name="Head rank down")
+    stage_for_those_left(here, "Ranks down", name="Head is done")
+    if here.rank > 0:
+        teardown.ended(here, name="Worker rank down")
+    stage_for_those_left(here, "Nothing comes back")
+    teardown.stay_down(here, seconds=quiet_s(STOP_QUIET_S), name="No container starts by itself")
+    together(here, "All hosts were reached and are down")
+    lease.released(here, name="The next run may begin")
 
 
-@deploy("Teardown")
-def tear_down(run: Job, rank: int, fabric_too: bool) -> None:
+@checklist("Teardown")
+def torn_down(here: Here) -> None:
     """All ranks, head first: while it stands, a worker that goes leaves it hanging for clients."""
-    job.barrier(job=run, title="Old ranks down", name="Stage: Old ranks down")
-    if rank == 0:
-        teardown.ended(job=run, rank=rank, fabric_too=fabric_too, name="Head rank down")
-    job.barrier(job=run, title="Old ranks down", name="Head is down")
-    if rank > 0:
-        teardown.ended(job=run, rank=rank, fabric_too=fabric_too, name="Worker rank down")
-    job.barrier(job=run, title="Old ranks down", name="Workers are down")
-    teardown.foreign_stopped(job=run, rank=rank, name="Other containers stopped where allowed")
+    stage(here, "Old ranks down")
+    if here.rank == 0:
+        teardown.ended(here, name="Head rank down")
+    together(here, "Head is down")
+    if here.rank > 0:
+        teardown.ended(here, name="Worker rank down")
+    together(here, "Workers are down")
+    teardown.foreign_stopped(here, name="Other containers stopped where allowed")
 
 
-@deploy("Clean")
-def clean(run: Job, rank: int, quiet_s: int, fabric_too: bool) -> None:
+@checklist("Clean")
+def cleaned(here: Here) -> None:
     """Dead segments away, then a watch that nothing comes back."""
-    job.barrier(job=run, title="Shared memory clean", name="Stage: Shared memory clean")
-    ritual.shm_clean(job=run, rank=rank, name="Dead segments in /dev/shm removed")
-    job.barrier(job=run, title="Nothing comes back", name="Stage: Nothing comes back")
-    teardown.stay_down(
-        job=run, seconds=quiet_s, fabric_too=fabric_too, name="No container starts by itself"
-    )
+    stage(here, "Shared memory clean")
+    ritual.shm_clean(here, name="Dead segments in /dev/shm removed")
+    stage(here, "Nothing comes back")
+    seconds = quiet_s(here.stack.deadlines.quiet_s)
+    teardown.stay_down(here, seconds=seconds, name="No container starts by itself")

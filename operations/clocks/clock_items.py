@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from facts.clocks.cpufreq import Cpufreq
 from facts.run.unknown import Unknown
 from facts.state import HostState
+from inventory.host_settings import HostSettings
 from inventory.schema import Cluster
 from operations.clocks import cpufreq, governor_owners, gpu
 from operations.run.findings import Item, judged, unread
@@ -37,7 +37,7 @@ def governor(state: HostState, want: str, cap_mhz: int | None) -> Iterator[Item]
     yield judged("cpu", "governor at boot", want, seen, kept)
 
 
-def owners(state: HostState, names: list[str]) -> Item:
+def owners(state: HostState, names: Sequence[str]) -> Item:
     name, wanted = "other governor owners", "none can start"
     found = governor_owners.other_owners(state, names)
     if isinstance(found, Unknown):
@@ -92,8 +92,8 @@ def gpu_lock(state: HostState, span: tuple[int, int]) -> Item:
     return judged("cpu", name, wanted, ", ".join(left) or f"set by {gpu.UNIT}", not left)
 
 
-def items(cluster: Cluster, state: HostState, settings: Mapping[str, Any]) -> Iterator[Item]:
+def items(cluster: Cluster, state: HostState, settings: HostSettings) -> Iterator[Item]:
     """settings: files/host.yaml."""
-    yield from governor(state, settings["governor"], cluster.clocks.cpu_max_mhz)
-    yield owners(state, settings["governor_owners"])
+    yield from governor(state, settings.governor, cluster.clocks.cpu_max_mhz)
+    yield owners(state, settings.governor_owners)
     yield from limits(cluster, state)

@@ -6,15 +6,13 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.clocks.cpufreq import UNREADABLE, Cpufreq, Policy
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.services import Services
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.journal import put, quiet, setting
 
 UNIT = "spark-converge-governor.service"
@@ -112,42 +110,39 @@ def kept_then(keep: Sequence[str], write: Sequence[str]) -> str:
     return " && ".join([*keep, f"{{ {'; '.join(write)}; true; }}"])
 
 
-@operation()
-def governor(job: Job, rank: int, want: str) -> Commands:
+@step
+def governor(here: Here) -> Commands:
     """
     Run every policy under one governor, and have a boot unit do so again after each start; the cap
     of the owner's file goes into the same unit.
 
-    + job: the run
-    + rank: of this host
-    + want: e.g. ``schedutil`` (seed 000: `performance` held all cores at their peak for ever)
+    + here: this host's share of the run
 
     A host without policies is left alone and said so. Undo: the governors found are in the journal.
     """
-    cap_mhz = job.cluster.clocks.cpu_max_mhz
-    host = job.hosts[rank]
-    state = job.read(host)
+    want = here.settings.governor
+    cap_mhz = here.cluster.clocks.cpu_max_mhz
+    state = here.read()
     found = state.cpufreq
     if not isinstance(found, Cpufreq):
-        yield refuse(job, f"{host.name}: CPU governors {found}")
+        yield here.refuse(f"CPU governors {found}")
         return
     if not found.supported:
-        host.log("unsupported: this host has no CPU frequency policies", log_func=logger.warning)
+        here.warn("unsupported: this host has no CPU frequency policies")
         return
     if names := unreadable(found):
-        yield refuse(
-            job,
-            f"{host.name}: the governor of {', '.join(names)} cannot be read, although CPUs of it "
+        yield here.refuse(
+            f"the governor of {', '.join(names)} cannot be read, although CPUs of it "
             "are online; nothing was set; read its scaling_governor in "
             f"{SYSFS} by hand, then run this again",
         )
         return
     if note := offline_note(found):
-        host.log(note, log_func=logger.warning)
+        here.warn(note)
     wrong = wrong_policies(found, want)
     lasting = persisted(state, want, cap_mhz)
     if not wrong and lasting:
-        host.noop(f"{len(found.policies)} CPU frequency policies under {want}")
+        here.noop(f"{len(found.policies)} CPU frequency policies under {want}")
         return
     if not lasting:
         yield put(UNIT_PATH, unit_text(want, cap_mhz), 0o644)
@@ -157,41 +152,39 @@ def governor(job: Job, rank: int, want: str) -> Commands:
         keep = [setting(f"governor.{name}", before[name], want) for name in wrong]
         write = [f"echo {shlex.quote(want)} > {SYSFS}/{name}/scaling_governor" for name in wrong]
         yield StringCommand(kept_then(keep, write))
-    job.changed(host)
-    now = job.read(host)
+    here.changed()
+    now = here.read()
     left = wrong_policies(now.cpufreq, want) if isinstance(now.cpufreq, Cpufreq) else ["unread"]
     if left or not persisted(now, want, cap_mhz):
         seen = f"{', '.join(left)} not under {want}" if left else f"{UNIT} is not enabled"
-        yield refuse(job, f"{host.name}: {seen} after the change")
+        yield here.refuse(f"{seen} after the change")
 
 
-@operation()
-def capped(job: Job, rank: int) -> Commands:
+@step
+def capped(here: Here) -> Commands:
     """
     Hold every policy below the clock of the owner's file; without one only a cap of ours is taken
     back.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
 
     Undo: the limits found are in the journal.
     """
-    host = job.hosts[rank]
-    cap_mhz = job.cluster.clocks.cpu_max_mhz
-    found = job.read(host).cpufreq
+    cap_mhz = here.cluster.clocks.cpu_max_mhz
+    found = here.read().cpufreq
     if not isinstance(found, Cpufreq):
-        yield refuse(job, f"{host.name}: CPU clocks {found}")
+        yield here.refuse(f"CPU clocks {found}")
         return
     if not found.supported:
         if cap_mhz is not None:
             told = "unsupported: this host has no CPU frequency policies"
-            host.log(told, log_func=logger.warning)
+            here.warn(told)
         return
     wrong = {} if cap_mhz is None else wrong_caps(found, cap_mhz)
     stale = left_caps(found, cap_mhz)
     if not wrong and not stale:
         asked = f"at or below {cap_mhz} MHz" if cap_mhz else "without a cap (clocks.cpu_max_mhz)"
-        host.noop(f"{len(found.policies)} CPU frequency policies {asked}")
+        here.noop(f"{len(found.policies)} CPU frequency policies {asked}")
         return
     if stale:
         yield StringCommand(quiet("cpufreq", "uncap", *stale))
@@ -200,23 +193,22 @@ def capped(job: Job, rank: int) -> Commands:
         keep = [setting(f"cpu_max.{name}", before[name], str(khz)) for name, khz in wrong.items()]
         write = [f"echo {cap_mhz * 1000} > {SYSFS}/{name}/scaling_max_freq" for name in wrong]
         yield StringCommand(kept_then(keep, write))
-    job.changed(host)
-    now = job.read(host).cpufreq
+    here.changed()
+    now = here.read().cpufreq
     if not isinstance(now, Cpufreq):
-        yield refuse(job, f"{host.name}: CPU clocks {now} after the change")
+        yield here.refuse(f"CPU clocks {now} after the change")
         return
     if names := left_caps(now, cap_mhz):
         told = "still under a cap that is not in the owner's file any more; see what else writes"
-        yield refuse(job, f"{host.name}: {', '.join(names)} {told} scaling_max_freq")
+        yield here.refuse(f"{', '.join(names)} {told} scaling_max_freq")
         return
     left = {} if cap_mhz is None else wrong_caps(now, cap_mhz)
     above = [p.name for p in now.policies if p.name in left and (p.cap_khz or 0) > left[p.name]]
     if above:
-        yield refuse(
-            job,
-            f"{host.name}: {', '.join(above)} may run faster than {cap_mhz} MHz after the change; "
+        yield here.refuse(
+            f"{', '.join(above)} may run faster than {cap_mhz} MHz after the change; "
             "see what else writes scaling_max_freq",
         )
     elif left:
         told = f"{', '.join(left)} held below {cap_mhz} MHz by something else (heat?)"
-        host.log(told, log_func=logger.warning)
+        here.warn(told)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.clocks.cpufreq import Cpufreq
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.services import Services
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.journal import quiet
 from operations.systemd import services
 
@@ -43,54 +41,51 @@ def left_over(found: Services) -> list[str]:
     return [f"{n} is {found.units[n].active}/{found.units[n].file_state}" for n in names]
 
 
-@operation()
-def sole_owner(job: Job, rank: int, names: Sequence[str]) -> Commands:
+@step
+def sole_owner(here: Here) -> Commands:
     """
     Take down whatever else sets a governor, before one is set.
 
-    + job: the run (its question has the units)
-    + rank: of this host
-    + names: the known owners, e.g. ``tuned.service``; others are found by their commands
+    + here: this host's share of the run
 
     Units that run an engine, and cron lines, are only named: an engine may run on.
     Undo: states, links and the power profile found are in the journal.
     """
-    host = job.hosts[rank]
-    state = job.read(host)
+    names = here.settings.governor_owners
+    state = here.read()
     if isinstance(state.cpufreq, Cpufreq) and not state.cpufreq.supported:
-        host.noop("unsupported: this host has no CPU frequency policies")
+        here.noop("unsupported: this host has no CPU frequency policies")
         return
     found = other_owners(state, names)
     if isinstance(found, Unknown) or not isinstance(state.cpufreq, Cpufreq):
-        yield refuse(job, f"{host.name}: owners of the CPU governor {found}")
+        yield here.refuse(f"owners of the CPU governor {found}")
         return
     for one in state.cpufreq.left_alone:
         told = "also sets the CPU governor; it is left as it is, take that out of it"
-        host.log(f"{one} {told}", log_func=logger.warning)
+        here.warn(f"{one} {told}")
     if not changes(found):
-        host.noop("nothing else sets the CPU governor")
+        here.noop("nothing else sets the CPU governor")
         return
     for phrase in left_over(found):
-        host.log(f"sets the CPU governor, too: {phrase}", log_func=logger.info)
+        here.say(f"sets the CPU governor, too: {phrase}")
     profile = state.cpufreq.profile
     if isinstance(profile, Unknown):
-        host.log(f"power profile {profile}; undo cannot set it", log_func=logger.warning)
+        here.warn(f"power profile {profile}; undo cannot set it")
     elif profile:
-        host.log(f"power profile in force: {profile}", log_func=logger.info)
+        here.say(f"power profile in force: {profile}")
     kept = None if isinstance(profile, Unknown) else profile
     # What `disable` leaves of a unit shows only then: static or indirect ones need a mask as well.
     for _ in range(2):
         question = {**vars(changes(found)), "profile": kept}
         yield StringCommand(quiet("cpufreq", "settle"), _stdin=json.dumps(question))
         kept = None
-        job.changed(host)
-        found = other_owners(job.read(host), names)
+        here.changed()
+        found = other_owners(here.read(), names)
         left = [str(found)] if isinstance(found, Unknown) else left_over(found)
         if isinstance(found, Unknown) or not left:
             break
     if left:
-        yield refuse(
-            job,
-            f"{host.name}: what else sets the CPU governor is not down for good: "
+        yield here.refuse(
+            f"what else sets the CPU governor is not down for good: "
             f"{', '.join(left)}; see what starts it (systemctl status)",
         )

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.look.machine import Gpus, Machine
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.services import Services
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.journal import put, quiet
 
 UNIT = "spark-converge-gpu-clocks.service"
@@ -70,53 +68,50 @@ def withdrawn(state: HostState) -> bool:
     return unit is not None and (not unit.asleep or unit.file_state == "enabled")
 
 
-@operation()
-def locked(job: Job, rank: int) -> Commands:
+@step
+def locked(here: Here) -> Commands:
     """
     Lock the GPU's clocks as the owner's file says; without that only a lock of ours is released.
 
-    + job: the run (it reads the GPU when clocks are wanted)
-    + rank: of this host
+    + here: this host's share of the run
 
     A host without nvidia-smi is left alone and said so. Undo takes the lock away: what was locked
     before cannot be read.
     """
-    host = job.hosts[rank]
-    span = job.cluster.clocks.gpu_mhz
-    state = job.read(host)
+    span = here.cluster.clocks.gpu_mhz
+    state = here.read()
     if span is None:
         if not withdrawn(state):
-            host.noop("no GPU clocks are asked for (clocks.gpu_mhz)")
+            here.noop("no GPU clocks are asked for (clocks.gpu_mhz)")
             return
         yield StringCommand(f"systemctl disable --quiet --now {UNIT}")
-        job.changed(host)
-        if withdrawn(job.read(host)):
-            yield refuse(job, f"{host.name}: {UNIT} still locks the GPU's clocks; disable it")
+        here.changed()
+        if withdrawn(here.read()):
+            yield here.refuse(f"{UNIT} still locks the GPU's clocks; disable it")
         return
     found = seen(state)
     if isinstance(found, Unknown) or found.unread:
         why = found if isinstance(found, Unknown) else found.unread
-        yield refuse(job, f"{host.name}: GPU clocks cannot be locked: {why}")
+        yield here.refuse(f"GPU clocks cannot be locked: {why}")
         return
     if found.found is None:
-        host.log("unsupported: no nvidia-smi here to lock GPU clocks", log_func=logger.warning)
+        here.warn("unsupported: no nvidia-smi here to lock GPU clocks")
         return
     why_not = unlocked(state, found, span)
     if not why_not:
-        host.noop(f"GPU clocks locked between {span[0]} and {span[1]} MHz")
+        here.noop(f"GPU clocks locked between {span[0]} and {span[1]} MHz")
         return
-    host.log("a GPU lock found cannot be read; undo leaves the GPU without one")
+    here.host.log("a GPU lock found cannot be read; undo leaves the GPU without one")
     yield put(UNIT_PATH, unit_text(span), 0o644)
     yield StringCommand(quiet("units", "enable", UNIT))
     # Its verdict is read back below, with the reason.
     yield StringCommand(f"systemctl restart {UNIT} || true")
-    job.changed(host)
-    now = job.read(host)
+    here.changed()
+    now = here.read()
     after = seen(now)
     left = [str(after)] if isinstance(after, Unknown) else unlocked(now, after, span)
     if left:
-        yield refuse(
-            job,
-            f"{host.name}: GPU clocks are not locked: {', '.join(left)}; "
+        yield here.refuse(
+            f"GPU clocks are not locked: {', '.join(left)}; "
             f"journalctl -u {UNIT} has nvidia-smi's words (without clocks.gpu_mhz none is tried)",
         )

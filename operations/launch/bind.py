@@ -21,14 +21,23 @@ import gevent
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.engines.containers import LABEL
 from gates.client import NoAnswer
 from operations.launch.progress import Progress
 from operations.pair.identity import ask_head, faults, specs
-from operations.run.job import END_SIGNALS, Commands, Job, fail, make_run_folder, refuse, run_folder
+from operations.run.job import (
+    END_SIGNALS,
+    Commands,
+    Here,
+    Job,
+    fail,
+    make_run_folder,
+    refuse,
+    run_folder,
+    step,
+)
 from operations.run.remote import RemoteError, call, run
 from stacks.definition import Stack, StackError
 from stacks.render import RankSpec
@@ -289,19 +298,19 @@ def clean_up(job: Job, ranks: list[Watched], reason: str, began: float) -> str:
     return f"{reason}; {tail}; logs: {logs}"
 
 
-def prove(job: Job, fabric_too: bool) -> None:
+def prove(job: Job) -> None:
     """All ranks read again and one more completion, while a failure can still be cleaned up.
 
     Raises BindError: a rank that dies right behind the load must not leave the others up.
     """
     for one in job.hosts:
         job.changed(one)
-    wrong = faults(job, fabric_too)
+    wrong = faults(job)
     if wrong:
         raise BindError(f"after the launch: {'; '.join(wrong)}")
 
 
-def _bind(state: State, host: Host, job: Job, stack: Stack, fabric_too: bool) -> bool:
+def _bind(state: State, host: Host, job: Job, stack: Stack) -> bool:
     ranks: list[Watched] = []
     began = time.monotonic()
     with interrupted() as asked_to_end:
@@ -322,7 +331,7 @@ def _bind(state: State, host: Host, job: Job, stack: Stack, fabric_too: bool) ->
             host.log(f"rank 0 started on {head.host.name}")
             reply = wait_until_served(job, ranks, stack, asked_to_end)
             seconds = round(time.monotonic() - began, 1)
-            prove(job, fabric_too)
+            prove(job)
         except (BindError, RemoteError) as error:
             return fail(state, host, job, clean_up(job, ranks, str(error), began))
         except Exception as error:
@@ -352,30 +361,26 @@ def _hold_on(workers: list[Watched], stack: Stack, asked_to_end: Callable[[], bo
         gevent.sleep(min(POLL_S, left))
 
 
-@operation()
-def bound(job: Job, fabric_too: bool) -> Commands:
+@step
+def bound(here: Here) -> Commands:
     """
     Start all ranks and prove that the model answers; on the head's host, for all hosts.
 
-    + job: the run, with its stack
-    + fabric_too: whether a fabric that is not as wanted is a reason to launch
+    + here: this host's share of the run
 
     Workers first, the head after the stack's delay while the workers live. Progress decides, not
     the clock: no progress for the stack's stall_s, a dead rank or bind_s ends it.
     Fails: both ranks down, both logs in the run's folder here, one sentence.
     """
-    stack = job.stack
-    if stack is None:
-        return
-    host = job.hosts[0]
-    wrong = faults(job, fabric_too)
+    stack = here.stack
+    wrong = faults(here.job)
     if not wrong:
-        host.noop(f"{stack.name} serves on all ranks")
+        here.noop(f"{stack.name} serves on all ranks")
         return
-    if job.executing:
+    if here.executing:
         try:
-            specs(job.cluster, stack, job.states())
+            specs(here.cluster, stack, here.job.states())
         except StackError as error:
-            yield refuse(job, "; ".join(error.lines))
+            yield refuse(here.job, "; ".join(error.lines))
             return
-    yield FunctionCommand(_bind, (job, stack, fabric_too), {})
+    yield FunctionCommand(_bind, (here.job, stack), {})

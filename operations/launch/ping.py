@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.network.fabric import Fabric, Link
 from facts.run.unknown import Unknown
 from operations.pair.identity import faults
 from operations.run import remote
-from operations.run.job import Commands, Job, fail, refuse
+from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError
 
 
@@ -54,36 +53,31 @@ def _ping(state: State, host: Host, job: Job, ways: Sequence[Way]) -> bool:
     return True
 
 
-@operation()
-def ping(job: Job, rank: int, fabric_too: bool) -> Commands:
+@step
+def crossed(here: Here) -> Commands:
     """
     Send full-size, unfragmented frames to every other rank over the fabric.
 
-    + job: the run
-    + rank: of this host
-    + fabric_too: as for the bind that follows; full size is the owner's file's MTU then, else the
-      MTU that the link has: a job that leaves the fabric alone takes it as it is
+    + here: this host's share of the run
     """
-    if not faults(job, fabric_too):
+    if not faults(here.job):
         return
-    host = job.hosts[rank]
-    state = job.read(host).fabric
+    state = here.read().fabric
     if isinstance(state, Unknown):
-        yield refuse(job, f"{host.name}: fabric {state}")
+        yield here.refuse(f"fabric {state}")
         return
     ways = []
-    for number, (device, address) in enumerate(job.cluster.rails(job.cluster.nodes[rank])):
+    for number, (device, address) in enumerate(here.cluster.rails(here.node)):
         link = carrier_of(address, state)
-        if not fabric_too and link is None:
-            yield refuse(
-                job,
-                f"{host.name}: no link holds {address}, its fabric address in the owner's file; "
+        if not here.job.settles and link is None:
+            yield here.refuse(
+                f"no link holds {address}, its fabric address in the owner's file; "
                 "bring the link up (deploys/prepare.py does while nothing runs)",
             )
             return
-        name, mtu = device, job.cluster.fabric.mtu
-        if not fabric_too and link is not None:
+        name, mtu = device, here.cluster.fabric.mtu
+        if not here.job.settles and link is not None:
             name, mtu = link.name, link.mtu
-        others = [other for other in job.cluster.nodes if other.rank != rank]
-        ways += [Way(name, mtu, o.name, job.cluster.rails(o)[number][1]) for o in others]
-    yield FunctionCommand(_ping, (job, ways), {})
+        others = [other for other in here.cluster.nodes if other.rank != here.rank]
+        ways += [Way(name, mtu, o.name, here.cluster.rails(o)[number][1]) for o in others]
+    yield FunctionCommand(_ping, (here.job, ways), {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pyinfra import logger
-from pyinfra.api.operation import operation
 
 from facts.clocks.cpufreq import Cpufreq
 from facts.look.machine import Gpus
@@ -24,7 +23,7 @@ from operations.model import images, shards
 from operations.network import comm, netplan, reach
 from operations.pair import ports
 from operations.pair.identity import specs, unlike
-from operations.run.job import Commands, Job, refuse_beforehand
+from operations.run.job import Commands, Here, Job, refuse_beforehand, step
 from operations.run.roll_call import absent_hosts
 from operations.watchdogs import resurrection
 from stacks.definition import Stack, StackError
@@ -39,11 +38,9 @@ SETTLED = (
 )
 
 
-def host_complaints(
-    cluster: Cluster, node: Node, state: HostState, governor: str, settles: bool
-) -> Iterator[str]:
-    """Why this host cannot be converged; without `settles`, why nothing can be launched on it."""
-    needed = (*NEEDED, *SETTLED) if settles else NEEDED
+def host_complaints(job: Job, node: Node, state: HostState) -> Iterator[str]:
+    """Why this host cannot be converged; in other jobs, why nothing can be launched on it."""
+    needed = (*NEEDED, *SETTLED) if job.settles else NEEDED
     unread = {part: why for part, why in state.unknowns().items() if part in needed}
     if len(unread) == len(needed) and len(set(unread.values())) == 1:
         yield f"{node.name}: its state could not be read ({unread['containers'].reason})"
@@ -51,14 +48,16 @@ def host_complaints(
     yield from (f"{node.name}: {part} {unknown}" for part, unknown in unread.items())
     if not isinstance(state.containers, Unknown) and not state.containers.installed:
         yield f"{node.name}: docker is not installed"
-    if not settles:  # governor, clocks and netplan's files stay as they are
+    if not job.settles:  # governor, clocks and netplan's files stay as they are
         return
     if isinstance(state.cpufreq, Cpufreq):
-        yield from (f"{node.name}: {s}" for s in cpufreq.not_offered(state.cpufreq, governor))
-    yield from (f"{node.name}: {s}" for s in clock_complaints(cluster, state))
+        yield from (
+            f"{node.name}: {s}" for s in cpufreq.not_offered(state.cpufreq, job.settings.governor)
+        )
+    yield from (f"{node.name}: {s}" for s in clock_complaints(job.cluster, state))
     if isinstance(state.fabric, Fabric):
-        yield from netplan.complaints(cluster, node, state.fabric)
-    yield from reach.complaints(cluster, node, state)
+        yield from netplan.complaints(job.cluster, node, state.fabric)
+    yield from reach.complaints(job.cluster, node, state)
 
 
 def clock_complaints(cluster: Cluster, state: HostState) -> Iterator[str]:
@@ -110,11 +109,11 @@ def launch_complaints(
         yield from (f"{node.name}: {s}" for s in resurrection.refusals(state.starters))
 
 
-def complaints(job: Job, governor: str, launches: bool, settles: bool = True) -> list[str]:
+def complaints(job: Job) -> list[str]:
     """All complaints about all hosts; reads every reachable host once."""
     absent = absent_hosts(job)
     said = list(absent)
-    if job.stack is not None and launches:
+    if job.stack is not None and job.launches:
         lock = f"files/stacks/{job.stack.name}.lock.yaml"
         gaps = job.stack.unlocked
         said += [f"unlocked: {gap}; not launched before {lock} names them" for gap in gaps]
@@ -122,15 +121,15 @@ def complaints(job: Job, governor: str, launches: bool, settles: bool = True) ->
         return said
     states = job.states()
     for node, state in zip(job.cluster.nodes, states, strict=True):
-        said += host_complaints(job.cluster, node, state, governor, settles)
-        if job.stack is not None and launches:
+        said += host_complaints(job, node, state)
+        if job.stack is not None and job.launches:
             said += launch_complaints(job.cluster, node, state, job.stack, job.known)
     # Of ranks that run as wanted nothing is loaded anew, whatever room a load would need.
-    if job.stack is not None and launches and unlike(job, job.stack, fabric_too=settles):
+    if job.stack is not None and job.launches and unlike(job, job.stack):
         for node, state in zip(job.cluster.nodes, states, strict=True):
             said += [f"{node.name}: {s}" for s in holders.refusals(state, job.stack)]
     read = not any(isinstance(state.fabric, Unknown) for state in states)  # else it is said above
-    if job.stack is not None and launches and read:
+    if job.stack is not None and job.launches and read:
         try:
             made = specs(job.cluster, job.stack, states)
             said += check_pair(made)
@@ -146,18 +145,20 @@ def fabrics_of(states: Sequence[HostState]) -> list[Fabric]:
     return [state.fabric for state in states if isinstance(state.fabric, Fabric)]
 
 
-def advise(job: Job, launches: bool) -> None:
+def advise(job: Job) -> None:
     """Say once a run, and keep in its receipt, what is worth knowing and forbids nothing."""
     with job.lock:
         if "advice" in job.figures:
             return
         states = job.states()
-        made = specs(job.cluster, job.stack, states) if job.stack is not None and launches else []
+        made = (
+            specs(job.cluster, job.stack, states) if job.stack is not None and job.launches else []
+        )
         said = list(comm.advice(job.cluster, fabrics_of(states), made))
         for node, state in zip(job.cluster.nodes, states, strict=True):
             if isinstance(state.fabric, Fabric):
                 said += netplan.advice(job.cluster, node, state.fabric)
-        if job.stack is not None and launches:
+        if job.stack is not None and job.launches:
             for node, state in zip(job.cluster.nodes, states, strict=True):
                 chance = ports.by_chance(node.rank, state, job.stack)
                 said += [f"{node.name}: {line}" for line in (*chance, *oom.advice(state))]
@@ -166,18 +167,15 @@ def advise(job: Job, launches: bool) -> None:
         logger.warning(f"    advice: {line}")
 
 
-@operation()
-def passed(job: Job, governor: str, launches: bool, settles: bool) -> Commands:
+@step
+def passed(here: Here) -> Commands:
     """
     Refuse the whole run, on every host, when anything about any host forbids it.
 
-    + job: the run
-    + governor: that shall be set
-    + launches: whether a stack is to be started
-    + settles: whether the hosts are brought to their wanted state, desktop and avahi down
+    + here: this host's share of the run
     """
-    said = complaints(job, governor, launches, settles)
+    said = complaints(here.job)
     if not said:
-        advise(job, launches)
+        advise(here.job)
         return
-    yield refuse_beforehand(job, said)
+    yield refuse_beforehand(here.job, said)

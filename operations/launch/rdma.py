@@ -12,7 +12,6 @@ from typing import Literal
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.network.fabric import Fabric
@@ -20,7 +19,7 @@ from inventory.schema import Cluster
 from operations.network.gids import fabric_facts, hca_addresses
 from operations.pair.identity import faults, specs
 from operations.run.findings import Line, Verdict
-from operations.run.job import Commands, Job, fail
+from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError, call
 from stacks.definition import StackError
 from stacks.render import RankSpec
@@ -223,16 +222,15 @@ def _exchange(state: State, host: Host, job: Job) -> bool:
     return True
 
 
-@operation()
-def exchanged(job: Job, fabric_too: bool) -> Commands:
+@step
+def exchanged(here: Here) -> Commands:
     """
     Exchange RDMA messages from every active device of the head with every other rank.
 
-    + job: the run
-    + fabric_too: as for the bind that follows
+    + here: this host's share of the run
 
     A rank that is told to use RDMA and has no active device with a GID of its address refuses.
     Where a host lacks ibv_rc_pingpong or such a device it is said, and nothing is tried.
     """
-    if faults(job, fabric_too):
-        yield FunctionCommand(_exchange, (job,), {})
+    if faults(here.job):
+        yield FunctionCommand(_exchange, (here.job,), {})

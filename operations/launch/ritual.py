@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.memory.holders import parse as parse_holders
@@ -15,7 +14,7 @@ from facts.memory.memory import Memory
 from facts.run.unknown import Unknown, parsed
 from operations.memory import holders
 from operations.pair.identity import faults
-from operations.run.job import Commands, Job, fail, refuse
+from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError, call
 from stacks.definition import Stack
 
@@ -39,23 +38,21 @@ def _clean(state: State, host: Host, job: Job) -> bool:
     return True
 
 
-@operation()
-def shm_clean(job: Job, rank: int) -> Commands:
+@step
+def shm_clean(here: Here) -> Commands:
     """
     Remove what dead engines left in /dev/shm; what a process still holds stays.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
     """
-    host = job.hosts[rank]
-    memory = job.read(host).memory
+    memory = here.read().memory
     if not isinstance(memory, Memory):
-        yield refuse(job, f"{host.name}: memory {memory}")
+        yield here.refuse(f"memory {memory}")
         return
     if not memory.leftovers:
-        host.noop("no dead segments in /dev/shm")
+        here.noop("no dead segments in /dev/shm")
         return
-    yield FunctionCommand(_clean, (job,), {})
+    yield FunctionCommand(_clean, (here.job,), {})
 
 
 def size_mib(text: str) -> int:
@@ -132,17 +129,15 @@ def _caches_dropped(state: State, host: Host, job: Job, floor_mib: int) -> bool:
     return True
 
 
-@operation()
-def caches_dropped(job: Job, floor_mib: int, fabric_too: bool) -> Commands:
+@step
+def caches_dropped(here: Here) -> Commands:
     """
     Write back, drop the page cache and compact memory before a bind; then check the floor.
 
-    + job: the run
-    + floor_mib: MemAvailable that the stack wants before a rank is started
-    + fabric_too: as for the bind that follows
+    + here: this host's share of the run
 
     Runs before every launch and only then: it is an act, never a drift. Undo: none needed.
     """
-    if not faults(job, fabric_too):
+    if not faults(here.job):
         return
-    yield FunctionCommand(_caches_dropped, (job, floor_mib), {})
+    yield FunctionCommand(_caches_dropped, (here.job, here.stack.memory.floor_mib), {})

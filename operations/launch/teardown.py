@@ -5,22 +5,21 @@ from __future__ import annotations
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.run.unknown import Unknown
 from operations.engines.recognise import by_podman, engines, foreign, podman_engines
 from operations.pair.identity import faults
-from operations.run.job import Commands, Job, fail, refuse
+from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError, call
 from operations.watchdogs.resurrection import likely_origin
 
 GRACE_S = 30  # the longest stop_grace of a known stack, but for what a stack says itself
 
 
-def to_end(job: Job, rank: int, fabric_too: bool) -> list[str]:
+def to_end(job: Job, rank: int) -> list[str]:
     """Names of the engine containers to take down on one host; none while all serve as wanted."""
-    if job.stack is not None and not faults(job, fabric_too):
+    if job.stack is not None and not faults(job):
         return []
     state = job.read(job.hosts[rank])
     return [found.container.name for found in engines(rank, state, job.known)]
@@ -45,31 +44,28 @@ def _end(state: State, host: Host, job: Job, names: list[str]) -> bool:
     return True
 
 
-@operation()
-def ended(job: Job, rank: int, fabric_too: bool) -> Commands:
+@step
+def ended(here: Here) -> Commands:
     """
     Take the engine containers of this host down: inspect and log saved, policy off, stop, remove.
 
-    + job: the run
-    + rank: of this host
-    + fabric_too: whether a fabric that is not as wanted is a reason
+    + here: this host's share of the run
 
     Does nothing while the cluster serves the wanted stack. Containers are found by label, image
     and name, not by a folder. Undo: a compose stack by rollback; the inspect is kept on the host.
     """
-    host = job.hosts[rank]
-    state = job.read(host)
+    state = here.read()
     if isinstance(state.containers, Unknown):
-        yield refuse(job, f"{host.name}: containers {state.containers}")
+        yield here.refuse(f"containers {state.containers}")
         return
-    names = to_end(job, rank, fabric_too)
+    names = to_end(here.job, here.rank)
     if names:
-        yield FunctionCommand(_end, (job, names), {})
-    beyond = podman_engines(state, job.known)
+        yield FunctionCommand(_end, (here.job, names), {})
+    beyond = podman_engines(state, here.job.known)
     if beyond:  # of docker's none stays up for it
-        yield refuse(job, "; ".join(f"{host.name}: {sentence}" for sentence in beyond))
+        yield here.refuse("; ".join(beyond))
     elif not names:
-        host.noop("no engine to take down")
+        here.noop("no engine to take down")
 
 
 def _stop_foreign(state: State, host: Host, job: Job, names: list[str]) -> bool:
@@ -83,22 +79,20 @@ def _stop_foreign(state: State, host: Host, job: Job, names: list[str]) -> bool:
     return True
 
 
-@operation()
-def foreign_stopped(job: Job, rank: int) -> Commands:
+@step
+def foreign_stopped(here: Here) -> Commands:
     """
     Stop containers that no known stack owns, where the owner's file allows it (foreign: stop).
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
 
     Never removed; their restart policies are in the journal.
     """
-    host = job.hosts[rank]
-    if job.cluster.policy.foreign_containers != "stop":
+    if here.cluster.policy.foreign_containers != "stop":
         return
-    names = [c.name for c in foreign(job.read(host), job.known)]
+    names = [c.name for c in foreign(here.read(), here.job.known)]
     if names:
-        yield FunctionCommand(_stop_foreign, (job, names), {})
+        yield FunctionCommand(_stop_foreign, (here.job, names), {})
 
 
 def _quiet(state: State, host: Host, job: Job, seconds: int) -> bool:
@@ -122,21 +116,20 @@ def _quiet(state: State, host: Host, job: Job, seconds: int) -> bool:
     return True
 
 
-@operation()
-def stay_down(job: Job, seconds: int, fabric_too: bool) -> Commands:
+@step
+def stay_down(here: Here, seconds: int) -> Commands:
     """
     Watch for a while that no container starts.
 
-    + job: the run
+    + here: this host's share of the run
     + seconds: how long
-    + fabric_too: as for the teardown before
 
     Runs when something is to be launched, or when something was taken down.
     """
-    went_down = bool(job.figures.get("taken_down"))
-    planned = not job.executing and any(
-        to_end(job, job.hosts.index(one), fabric_too) for one in job.reachable()
+    went_down = bool(here.job.figures.get("taken_down"))
+    planned = not here.executing and any(
+        to_end(here.job, here.job.hosts.index(one)) for one in here.job.reachable()
     )
-    launching = job.stack is not None and bool(faults(job, fabric_too))
+    launching = here.job.stack is not None and bool(faults(here.job))
     if launching or went_down or planned:
-        yield FunctionCommand(_quiet, (job, seconds), {})
+        yield FunctionCommand(_quiet, (here.job, seconds), {})

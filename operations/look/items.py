@@ -3,9 +3,8 @@ operations, so that verify and a dry run cannot disagree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from facts.engines.containers import Containers
 from facts.look.machine import Machine, Sensor
@@ -17,6 +16,7 @@ from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.boot import Boot
 from facts.systemd.services import Services
+from inventory.host_settings import HostSettings
 from inventory.schema import BOND_DEVICE, Cluster, Node
 from operations.clocks import clock_items
 from operations.engines.recognise import by_podman, foreign
@@ -56,7 +56,7 @@ def target(state: HostState, wanted: str) -> Item:
 
 
 def service(
-    part: str, wanted: str, found: Services | Unknown, asked: str, names: list[str]
+    part: str, wanted: str, found: Services | Unknown, asked: str, names: Sequence[str]
 ) -> Item:
     """One unit with its sockets, paths and timers, as services.plan sees them among the others."""
     if isinstance(found, Unknown):
@@ -68,12 +68,12 @@ def service(
     return judged(part, asked, wanted, seen, not left)
 
 
-def desktop(state: HostState, names: list[str]) -> Iterator[Item]:
+def desktop(state: HostState, names: Sequence[str]) -> Iterator[Item]:
     for asked in names:
         yield service("services", "down for good", state.services, asked, names)
 
 
-def held(state: HostState, names: list[str]) -> Iterator[Item]:
+def held(state: HostState, names: Sequence[str]) -> Iterator[Item]:
     """What would change a driver or restart dockerd by itself."""
     for asked in names:
         yield service("maintenance", "held", state.services, asked, names)
@@ -295,21 +295,21 @@ def items(
     state: HostState,
     stack: Stack,
     known: tuple[Stack, ...],
-    settings: Mapping[str, Any],
+    settings: HostSettings,
 ) -> list[Item]:
     """Everything that verify says about one host by itself.
 
     stack: what the owner's file wants served; settings: files/host.yaml.
     """
     return [
-        target(state, settings["boot_target"]),
+        target(state, settings.boot_target),
         program(state),
-        *desktop(state, settings["services_down"]),
-        *userunits.items(state, settings["user_units_down"]),
-        *held(state, settings["maintenance_held"]),
+        *desktop(state, settings.services_down),
+        *userunits.items(state, settings.user_units_down),
+        *held(state, settings.maintenance_held),
         *clock_items.items(cluster, state, settings),
         *network(cluster, node, state),
-        *memory_items.items(state, stack, settings["sysctl"]),
+        *memory_items.items(state, stack, settings.sysctl),
         image(state, stack),
         model(cluster, state, stack),
         *beside_model(cluster, state, stack),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from pyinfra.api.host import Host
 from rich.console import Console
@@ -21,7 +19,7 @@ from operations.look.items import items
 from operations.look.page import Column, Page, document, rendered
 from operations.pair import identity
 from operations.run.findings import Item, judged
-from operations.run.job import Job, make_run_folder
+from operations.run.job import Here, Job, make_run_folder
 from operations.run.roll_call import RollCall
 from stacks.definition import Stack
 
@@ -77,17 +75,17 @@ def serving(job: Job, stack: Stack, states: list[HostState]) -> Item:
     if cut:
         told = f"not asked: no cable of the fabric carries on {', '.join(cut)}"
         return judged("cluster", name, wanted, told, False)
-    why = identity.faults(job, fabric_too=False)
+    why = identity.faults(job)
     seen = "; ".join(why) or f"{stack.name} gave a real completion"
     return judged("cluster", name, wanted, seen, not why)
 
 
-def page_of(job: Job, stack: Stack, settings: Mapping[str, Any]) -> Page:
+def page_of(job: Job, stack: Stack) -> Page:
     states = states_of(job)
     columns = []
     for rank, (host, state) in enumerate(zip(job.hosts, states, strict=True)):
         node = job.cluster.nodes[rank]
-        found = items(job.cluster, node, state, stack, job.known, settings)
+        found = items(job.cluster, node, state, stack, job.known, job.settings)
         found.append(parity.rank_item(job.cluster, rank, states, stack, job.known))
         columns.append(Column(node.name, why_unread(job, host) is None, tuple(found)))
     lines = parity.lines(job.cluster, states)
@@ -118,16 +116,15 @@ def report(job: Job, stack: Stack, page: Page) -> None:
     console.print(f"{'all ok' if page.ok else 'NOT as wanted'}: {told}\n{path}", soft_wrap=True)
 
 
-def look(job: Job, rank: int, stack: Stack, settings: Mapping[str, Any]) -> None:
-    """Read the host of this rank; the last one to be read prints the page and ends the run.
+def look(here: Here) -> None:
+    """Read this host; the last one to be read prints the page and ends the run.
 
     Every host of the run calls it from its own greenlet, so that all are read at the same time.
     Ends pyinfra with exit status 0 or 1: there is nothing to confirm and nothing to execute.
     """
-    host = job.hosts[rank]
-    job.read(host)
-    if not _roll_call.complete(host, job.reachable()):
+    here.read()
+    if not _roll_call.complete(here.host, here.job.reachable()):
         return
-    page = page_of(job, stack, settings)
-    report(job, stack, page)
+    page = page_of(here.job, here.stack)
+    report(here.job, here.stack, page)
     raise SystemExit(0 if page.ok else 1)

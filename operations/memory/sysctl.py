@@ -6,14 +6,12 @@ import json
 import posixpath
 from collections.abc import Mapping
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.memory.sysctl import Sysctl
 from facts.run.unknown import Unknown
 from facts.state import HostState
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.journal import put, quiet
 
 # Late in the order of names, in which the files of sysctl.d are applied.
@@ -62,42 +60,40 @@ def kept(state: HostState, want: Mapping[str, object]) -> bool:
     return own is not None and (own.data, own.mode) == (text(want), 0o644)
 
 
-@operation()
-def converged(job: Job, rank: int, want: Mapping[str, object]) -> Commands:
+@step
+def converged(here: Here) -> Commands:
     """
     Set kernel settings now and at every boot.
 
-    + job: the run (its question has the settings)
-    + rank: of this host
-    + want: setting -> value, e.g. ``vm.swappiness: 0``
+    + here: this host's share of the run
 
     A setting that the kernel lacks is said; a later file of somebody else that overrules ours is
     named and left alone. Undo: the values found are in the journal.
     """
-    host = job.hosts[rank]
-    state = job.read(host)
+    want = here.settings.sysctl
+    state = here.read()
     found = state.sysctl
     if not isinstance(found, Sysctl):
-        yield refuse(job, f"{host.name}: kernel settings {found}")
+        yield here.refuse(f"kernel settings {found}")
         return
     for key in unsupported(found, want):
-        host.log(f"unsupported: this kernel has no {key}", log_func=logger.warning)
+        here.warn(f"unsupported: this kernel has no {key}")
     for sentence in overruled(found, want):
-        host.log(f"{sentence}: the next boot takes that; change it there", log_func=logger.warning)
+        here.warn(f"{sentence}: the next boot takes that; change it there")
     todo = wrong(found, want)
     if not todo and kept(state, want):
-        host.noop("the kernel settings are as wanted")
+        here.noop("the kernel settings are as wanted")
         return
     if not kept(state, want):
         yield put(PATH, text(want), 0o644)
     if todo:
         yield StringCommand(quiet("sysctls", "set", json.dumps(todo)))
-    job.changed(host)
-    now = job.read(host)
+    here.changed()
+    now = here.read()
     seen = [str(now.sysctl)] if isinstance(now.sysctl, Unknown) else []
     if isinstance(now.sysctl, Sysctl):
         seen = [f"{key} is {now.sysctl.values[key]}" for key in wrong(now.sysctl, want)]
     if not kept(now, want):
         seen.append(f"{PATH} is not what was written")
     if seen:
-        yield refuse(job, f"{host.name}: {', '.join(seen)} after the change")
+        yield here.refuse(f"{', '.join(seen)} after the change")

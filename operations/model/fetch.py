@@ -15,7 +15,6 @@ from huggingface_hub import constants, get_token, hf_hub_url
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.model.shards import Shards
@@ -25,7 +24,7 @@ from inventory.schema import Node
 from operations.model import shards
 from operations.model.sources import Transfer, transfers
 from operations.run.detached import awaited, done, volume
-from operations.run.job import Commands, Job, fail, refuse_beforehand
+from operations.run.job import Commands, Here, Job, fail, refuse_beforehand, step
 from operations.run.remote import RemoteError, call
 from operations.run.roll_call import absent_hosts
 from stacks.definition import Stack
@@ -59,18 +58,18 @@ def complaints(job: Job, stack: Stack) -> list[str]:
     ]
 
 
-@operation()
-def allowed(job: Job, stack: Stack) -> Commands:
+@step
+def allowed(here: Here) -> Commands:
     """
     Refuse on every host while a host is missing, or when the stack has no hashes to go by.
 
-    + job: the run
-    + stack: whose model is wanted
+    + here: this host's share of the run
     """
-    said = complaints(job, stack)
+    stack = here.stack
+    said = complaints(here.job, stack)
     if not said:
         return
-    yield refuse_beforehand(job, said)
+    yield refuse_beforehand(here.job, said)
 
 
 def unproven(job: Job, stack: Stack) -> dict[str, str]:
@@ -258,13 +257,12 @@ def _bring(state: State, host: Host, job: Job, work: Bringing) -> bool:
     return True
 
 
-@operation()
-def brought(job: Job, stack: Stack, hub_only: bool, full: bool) -> Commands:
+@step
+def brought(here: Here, hub_only: bool, full: bool) -> Commands:
     """
     Have every file of the model right on every host; carried by the head for all of them.
 
-    + job: the run
-    + stack: whose lock says what is right
+    + here: this host's share of the run
     + hub_only: everything from the Hub, nothing from host to host
     + full: read every byte that is there first, whatever earlier reads have shown
 
@@ -272,12 +270,13 @@ def brought(job: Job, stack: Stack, hub_only: bool, full: bool) -> Commands:
     What lay in the place of a file and is not weights is kept aside and given back by undo.
     Fails: names what could not be had; what came is kept and the next run goes on from there.
     """
-    said = unproven(job, stack)
+    stack = here.stack
+    said = unproven(here.job, stack)
     if not said and not full:
-        job.hosts[0].noop(f"model files of {stack.name} are right on every host")
+        here.job.hosts[0].noop(f"model files of {stack.name} are right on every host")
         return
-    if not job.executing:
+    if not here.executing:
         for name, state in said.items():
             told = f"{name}: {state}; would read what is there and bring what is not right"
-            job.hosts[0].log(told, log_func=logger.info)
-    yield FunctionCommand(_bring, (job, Bringing(job, stack, hub_only, full)), {})
+            here.job.hosts[0].log(told, log_func=logger.info)
+    yield FunctionCommand(_bring, (here.job, Bringing(here.job, stack, hub_only, full)), {})

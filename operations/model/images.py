@@ -8,7 +8,6 @@ from typing import Any
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.model.images import Image, Images
@@ -16,7 +15,7 @@ from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.boot import Boot
 from operations.run.detached import done, volume
-from operations.run.job import Commands, Job, fail, refuse
+from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError
 from stacks.definition import Stack
 
@@ -110,38 +109,36 @@ def _pull(state: State, host: Host, job: Job, stack: Stack, platform: str | None
     return True
 
 
-@operation()
-def present(job: Job, rank: int, stack: Stack) -> Commands:
+@step
+def present(here: Here) -> Commands:
     """
     Pull the image of a stack by its digest unless the host has it; a tag never decides.
 
-    + job: the run
-    + rank: of this host
-    + stack: whose lock names the digest
+    + here: this host's share of the run
 
     The pull runs on the host in a unit of its own: it goes on when this run ends, and the next run
     joins it. With the image there nothing is asked of any network.
     Fails with one sentence when the registry does not give it, the disk is too small for it, or
     another platform's image has its place; nothing was stopped for it.
     """
-    host = job.hosts[rank]
-    now = job.read(host)
+    stack = here.stack
+    now = here.read()
     if isinstance(now.images, Unknown):
-        yield refuse(job, f"{host.name}: images {now.images}; is the docker daemon up?")
+        yield here.refuse(f"images {now.images}; is the docker daemon up?")
         return
     wrong = list(complaints(now, stack))
     if wrong:
-        yield refuse(job, f"{host.name}: {'; '.join(wrong)}")
+        yield here.refuse(f"{'; '.join(wrong)}")
         return
     if found(now, stack):
-        host.noop(f"has {stack.image_reference}")
+        here.noop(f"has {stack.image_reference}")
         return
     size = request(stack, platform_of(now))["download_bytes"]
-    if not job.executing:
+    if not here.executing:
         told = "a size that the lock does not say" if size is None else volume(size)
-        host.log(f"would pull {told}", log_func=logger.info)
-    yield FunctionCommand(_pull, (job, stack, platform_of(now)), {})
-    after = job.read(host)
+        here.say(f"would pull {told}")
+    yield FunctionCommand(_pull, (here.job, stack, platform_of(now)), {})
+    after = here.read()
     if not found(after, stack) or list(mismatches(after, stack)):
         said = "; ".join(mismatches(after, stack)) or f"{stack.image_reference} is not there"
-        yield refuse(job, f"{host.name}: after the pull: {said}")
+        yield here.refuse(f"after the pull: {said}")

@@ -8,13 +8,13 @@ from typing import Any
 
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
+from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from operations.model import shards
 from operations.run.detached import done, volume
-from operations.run.job import Commands, Job, fail, refuse_beforehand
+from operations.run.job import Commands, Here, Job, fail, refuse_beforehand, step
 from operations.run.remote import RemoteError
 from operations.run.roll_call import absent_hosts
 from stacks import definition
@@ -26,17 +26,29 @@ from stacks.schema import Lock, LockedImage, LockedModel
 PUBLISHED, SURVEY = "published", "survey"
 
 
-@operation()
-def allowed(job: Job) -> Commands:
+def model_of(stack: Stack, repository: str | None, revision: str | None) -> tuple[str, str]:
+    """(repository, revision): as asked for, else those of the lock; raises PyinfraError without."""
+    known = stack.lock.model if stack.lock else None
+    if known:
+        repository = repository or known.repository
+        revision = revision or (known.revision if known.repository == repository else None)
+    if not repository or not revision:
+        lacks = f"no revision of {repository}" if repository else "no lock"
+        raise PyinfraError(f"{stack.name} has {lacks}: --data model=ORG/NAME --data revision=REV")
+    return repository, revision
+
+
+@step
+def allowed(here: Here) -> Commands:
     """
     Refuse on every host while a host is missing: a lock is what all of them agree on.
 
-    + job: the run
+    + here: this host's share of the run
     """
-    said = absent_hosts(job)
+    said = absent_hosts(here.job)
     if not said:
         return
-    yield refuse_beforehand(job, said)
+    yield refuse_beforehand(here.job, said)
 
 
 def _ask(state: State, host: Host, job: Job, stack: Stack, model: tuple[str, str]) -> bool:
@@ -57,16 +69,16 @@ def _ask(state: State, host: Host, job: Job, stack: Stack, model: tuple[str, str
     return True
 
 
-@operation()
-def asked(job: Job, stack: Stack, model: tuple[str, str]) -> Commands:
+@step
+def asked(here: Here, model: tuple[str, str]) -> Commands:
     """
     Ask the Hub which files and sizes the revision has, before anything is read on a host.
 
-    + job: the run
-    + stack: whose lock it will be
+    + here: this host's share of the run
     + model: repository and revision on the Hub; a branch or a tag becomes the commit behind it
     """
-    yield FunctionCommand(_ask, (job, stack, model), {})
+    stack = here.stack
+    yield FunctionCommand(_ask, (here.job, stack, model), {})
 
 
 def _published(job: Job) -> LockedModel:
@@ -116,24 +128,21 @@ def _told(sentences: list[str]) -> str:
     return "\n    - ".join([*sentences[: shards.SHOWN], *tail])
 
 
-@operation()
-def surveyed(job: Job, rank: int, stack: Stack) -> Commands:
+@step
+def surveyed(here: Here) -> Commands:
     """
     Hash every file of the revision in full, whatever earlier reads have shown.
 
-    + job: the run
-    + rank: of this host
-    + stack: whose model is read
+    + here: this host's share of the run
 
     Changes nothing; the read runs on the host in a unit of its own, and the next run joins it.
     What is missing or of another size is said before a byte is read.
     """
-    if not job.executing:
-        where = f"{job.cluster.model_dir}/{stack.model.directory}"
-        job.hosts[rank].log(
-            f"would read all of the revision's files in {where}", log_func=logger.info
-        )
-    yield FunctionCommand(_read, (job, stack), {})
+    stack = here.stack
+    if not here.executing:
+        where = f"{here.cluster.model_dir}/{stack.model.directory}"
+        here.say(f"would read all of the revision's files in {where}")
+    yield FunctionCommand(_read, (here.job, stack), {})
 
 
 def _settle(state: State, host: Host, job: Job, stack: Stack, yes: bool) -> bool:
@@ -158,13 +167,13 @@ def _settle(state: State, host: Host, job: Job, stack: Stack, yes: bool) -> bool
     return True
 
 
-@operation()
-def settled(job: Job, stack: Stack, yes: bool) -> Commands:
+@step
+def settled(here: Here, yes: bool) -> Commands:
     """
     Write the lock of a stack from what all hosts read, when they and the revision agree.
 
-    + job: the run
-    + stack: whose lock it is
+    + here: this host's share of the run
     + yes: write it without asking
     """
-    yield FunctionCommand(_settle, (job, stack, yes), {})
+    stack = here.stack
+    yield FunctionCommand(_settle, (here.job, stack, yes), {})

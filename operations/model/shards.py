@@ -10,12 +10,11 @@ from typing import Any
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.run.unknown import Unknown
 from operations.run.detached import done, volume
-from operations.run.job import Commands, Job, fail, refuse
+from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError
 from stacks.definition import Stack
 from stacks.render import mount
@@ -98,14 +97,12 @@ def _verify(state: State, host: Host, job: Job, stack: Stack, full: bool) -> boo
     return True
 
 
-@operation()
-def verified(job: Job, rank: int, stack: Stack, full: bool = False) -> Commands:
+@step
+def verified(here: Here, full: bool = False) -> Commands:
     """
     Hash every file of the model against the stack's lock, unless nothing changed since it passed.
 
-    + job: the run
-    + rank: of this host
-    + stack: whose lock is the manifest
+    + here: this host's share of the run
     + full: read every byte, whatever earlier reads have shown
 
     The work runs on the host in a unit of its own: it goes on when this run ends (Ctrl-C, a dead
@@ -113,15 +110,15 @@ def verified(job: Job, rank: int, stack: Stack, full: bool = False) -> Commands:
     Fails: names each file that is missing, extra, truncated or different, all in one pass.
     Leaves behind: what was proven in /var/lib/spark-converge/shards.
     """
-    host = job.hosts[rank]
-    found = job.read(host).shards
+    stack = here.stack
+    found = here.read().shards
     if isinstance(found, Unknown):
-        yield refuse(job, f"{host.name}: shards {found}")
+        yield here.refuse(f"shards {found}")
         return
-    if not full and found.state.get(directory(stack, job.cluster.model_dir)) == "verified":
-        host.noop(f"model files of {stack.name} unchanged since their full read")
+    if not full and found.state.get(directory(stack, here.cluster.model_dir)) == "verified":
+        here.noop(f"model files of {stack.name} unchanged since their full read")
         return
-    if not job.executing:
+    if not here.executing:
         size = sum(file.size or 0 for file in stack.lock.model.files) if stack.lock else 0
-        host.log(f"would read up to {volume(size)}", log_func=logger.info)
-    yield FunctionCommand(_verify, (job, stack, full), {})
+        here.say(f"would read up to {volume(size)}")
+    yield FunctionCommand(_verify, (here.job, stack, full), {})

@@ -7,7 +7,6 @@ import time
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.network.fabric import Fabric
@@ -22,7 +21,7 @@ from operations.network.netplan import (
     why_not_converged,
 )
 from operations.network.netplan_files import merge_faults
-from operations.run.job import Commands, Job, fail, refuse
+from operations.run.job import Commands, Here, Job, fail, refuse, step
 from operations.run.remote import RemoteError, call
 
 # Time for `netplan apply` and the confirmation; an apply took 28 s in the lab under load.
@@ -74,17 +73,16 @@ def _checked(state: State, host: Host, job: Job, node: Node) -> bool:
     return True
 
 
-@operation()
-def mergeable(job: Job, node: Node) -> Commands:
+@step
+def mergeable(here: Here) -> Commands:
     """
     Find out that netplan would not take the fabric's file before any engine is taken down for it.
 
-    + job: the run
-    + node: this host in the owner's file
+    + here: this host's share of the run
     """
-    fabric = job.read(job.hosts[node.rank]).fabric
-    if isinstance(fabric, Fabric) and why_not_converged(job.cluster, node, fabric):
-        yield FunctionCommand(_checked, (job, node), {})
+    fabric = here.read().fabric
+    if isinstance(fabric, Fabric) and why_not_converged(here.cluster, here.node, fabric):
+        yield FunctionCommand(_checked, (here.job, here.node), {})
 
 
 def _apply(state: State, host: Host, job: Job, node: Node) -> bool:
@@ -124,48 +122,45 @@ def _remark(job: Job, host: Host, remarks: list[str]) -> None:
             host.log(remark, log_func=logger.warning)
 
 
-@operation()
-def converged(job: Job, node: Node, after_teardown: bool) -> Commands:
+@step
+def converged(here: Here, after_teardown: bool) -> Commands:
     """
     Bring the fabric to the owner's file; never while an engine runs over it.
 
-    + job: the run
-    + node: this host in the owner's file
+    + here: this host's share of the run
     + after_teardown: the job takes the engines down first; otherwise the fabric waits for them
 
     Fails: one sentence, and the old network comes back by itself.
     Undo: the originals of /etc/netplan are in the journal.
     """
-    host = job.hosts[node.rank]
-    fabric = job.read(host).fabric
+    fabric = here.read().fabric
     if isinstance(fabric, Unknown):
-        yield refuse(job, f"{host.name}: fabric {fabric}")
+        yield here.refuse(f"fabric {fabric}")
         return
-    wrong = why_not_converged(job.cluster, node, fabric)
+    wrong = why_not_converged(here.cluster, here.node, fabric)
     if not wrong:
-        host.noop("the fabric is as wanted")
+        here.noop("the fabric is as wanted")
         return
     busy = [
-        f"{e.container.name} on {job.hosts[rank].name}"
-        for rank, state in enumerate(job.states())
-        for e in engines(rank, state, job.known)
+        f"{e.container.name} on {here.job.hosts[rank].name}"
+        for rank, state in enumerate(here.job.states())
+        for e in engines(rank, state, here.job.known)
         if e.container.running
     ]
     busy += [
-        f"{one.title} on {job.hosts[rank].name}"
-        for rank, state in enumerate(job.states())
-        for one, stack in by_podman(state, job.known)
+        f"{one.title} on {here.job.hosts[rank].name}"
+        for rank, state in enumerate(here.job.states())
+        for one, stack in by_podman(state, here.job.known)
         if stack
     ]
     if busy and not after_teardown:
-        host.log(
+        here.warn(
             f"waits: the fabric ({'; '.join(wrong)}) until {', '.join(busy)} is down "
-            "(deploys/stop.py or deploys/serve.py)",
-            log_func=logger.warning,
+            "(deploys/stop.py or deploys/serve.py)"
         )
         return
-    _remark(job, host, volatile(job.cluster, fabric))
-    if busy and job.executing:
-        yield refuse(job, f"the fabric is not touched while {', '.join(busy)} runs")
+    _remark(here.job, here.host, volatile(here.cluster, fabric))
+    if busy and here.executing:
+        yield refuse(here.job, f"the fabric is not touched while {', '.join(busy)} runs")
         return
-    yield FunctionCommand(_apply, (job, node), {})
+    yield FunctionCommand(_apply, (here.job, here.node), {})

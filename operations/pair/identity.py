@@ -89,7 +89,7 @@ def ask_head(host: Host, stack: Stack, timeout_s: float) -> Reply:
         return canary(url, stack.serve.model_name, timeout_s)
 
 
-def faults(job: Job, fabric_too: bool) -> list[str]:
+def faults(job: Job) -> list[str]:
     """Why the cluster does not serve the wanted stack as wanted; empty when it does.
 
     Read once in each phase and after each change; the last question is a real completion.
@@ -98,11 +98,11 @@ def faults(job: Job, fabric_too: bool) -> list[str]:
         return []
     with job.lock:  # every host's operation asks at the same moment
         if job.executing not in job.answers:
-            job.answers[job.executing] = _faults(job, job.stack, fabric_too)
+            job.answers[job.executing] = _faults(job, job.stack)
         return list(job.answers[job.executing])
 
 
-def unlike(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
+def unlike(job: Job, stack: Stack) -> list[str]:
     """The same by the states of the hosts alone, without a completion."""
     states = job.states()
     try:
@@ -118,7 +118,7 @@ def unlike(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
             f"{job.hosts[rank].name}: {e.container.name} of stack {e.stack} is there"
             for e in strays(rank, state, stack, wanted[rank], job.known)
         ]
-        if fabric_too and not isinstance(state.fabric, Unknown):
+        if job.settles and not isinstance(state.fabric, Unknown):
             node = job.cluster.nodes[rank]
             found += [
                 f"{node.name}: {why}" for why in why_not_converged(job.cluster, node, state.fabric)
@@ -126,8 +126,8 @@ def unlike(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
     return found
 
 
-def _faults(job: Job, stack: Stack, fabric_too: bool) -> list[str]:
-    found = unlike(job, stack, fabric_too)
+def _faults(job: Job, stack: Stack) -> list[str]:
+    found = unlike(job, stack)
     if found:
         return found
     try:

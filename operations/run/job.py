@@ -13,26 +13,28 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec, Protocol, cast
 
 import gevent
 import pyinfra
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
+from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
+from pyinfra.api.operation import OperationMeta, operation
 from pyinfra.api.state import State, StateStage
 
 from facts.snapshot import Ask, Reader
 from facts.state import HostState
-from inventory.schema import Cluster
+from inventory.host_settings import HostSettings, shipped
+from inventory.schema import Cluster, Node
 from operations.run.control import origin, who
 from operations.run.remote import whisper
 from stacks.definition import Stack
@@ -51,7 +53,9 @@ class Stage:
 class Job:
     """name: of the deploy; stack: what shall run (None for jobs that launch nothing); heart:
     what gives signs of life (operations/lease.py); left: names of hosts on which nothing more will
-    be done."""
+    be done; settles: whether the hosts are brought to the owner's file, fabric included, and not
+    only what runs on them; launches: whether `stack` is to be started, where it does not run;
+    settings: what the hosts are brought to."""
 
     name: str
     cluster: Cluster
@@ -68,6 +72,9 @@ class Job:
     lock: RLock = field(default_factory=RLock)
     heart: Any = None
     left: set[str] = field(default_factory=set)
+    settles: bool = False
+    launches: bool = False
+    settings: HostSettings = field(default_factory=shipped)
 
     @property
     def generation(self) -> str:
@@ -136,6 +143,63 @@ class Job:
         return self.problem
 
 
+@dataclass(frozen=True)
+class Here:
+    """One host's share of a run: what every operation is given first."""
+
+    job: Job
+    rank: int
+
+    @property
+    def host(self) -> Host:
+        return self.job.hosts[self.rank]
+
+    @property
+    def node(self) -> Node:
+        """This host in the owner's file."""
+        return self.job.cluster.nodes[self.rank]
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.job.cluster
+
+    @property
+    def settings(self) -> HostSettings:
+        return self.job.settings
+
+    @property
+    def executing(self) -> bool:
+        return self.job.executing
+
+    @property
+    def stack(self) -> Stack:
+        """What this job is about; raises LookupError in a job that has none."""
+        if self.job.stack is None:
+            raise LookupError(f"{self.job.name} is about no stack")
+        return self.job.stack
+
+    def read(self) -> HostState:
+        return self.job.read(self.host)
+
+    def changed(self) -> None:
+        """Something on this host is no longer as it was read."""
+        self.job.changed(self.host)
+
+    def refuse(self, sentence: str) -> FunctionCommand:
+        """The command that fails this operation with one sentence about this host."""
+        return refuse(self.job, f"{self.host.name}: {sentence}")
+
+    def say(self, sentence: str) -> None:
+        self.host.log(sentence, log_func=logger.info)
+
+    def warn(self, sentence: str) -> None:
+        self.host.log(sentence, log_func=logger.warning)
+
+    def noop(self, sentence: str) -> None:
+        """Why nothing is to do, for those who ask with -v."""
+        self.host.noop(sentence)
+
+
 _jobs: dict[str, Job] = {}
 
 # What ends a run from outside: Ctrl-C, a kill, a closed terminal.
@@ -163,17 +227,32 @@ def _listen(hosts: Sequence[Host]) -> None:
 
 
 def start(
-    name: str, host: Host, cluster: Cluster, stack: Stack | None, known: tuple[Stack, ...], ask: Ask
-) -> Job:
-    """The Job of this run; every host's copy of the deploy file gets the same one."""
+    name: str,
+    host: Host,
+    stack: Stack | None,
+    known: tuple[Stack, ...],
+    ask: Ask,
+    settles: bool,
+    launches: bool,
+) -> Here:
+    """This host's share of the run; every host's copy of the deploy file gets the same Job."""
     if name not in _jobs:
         ranked = sorted(host.inventory, key=lambda one: int(one.data.rank))
         me = {"run": str(uuid.uuid4()), "job": name, "who": who(), "origin": origin()}
-        _jobs[name] = Job(name, cluster, stack, known, tuple(ranked), Reader(ask, me))
+        _jobs[name] = Job(
+            name,
+            host.data.cluster,
+            stack,
+            known,
+            tuple(ranked),
+            Reader(ask, me),
+            settles=settles,
+            launches=launches,
+        )
         atexit.register(close, _jobs[name])
         if pyinfra.is_cli:
             _listen(ranked)
-    return _jobs[name]
+    return Here(_jobs[name], int(host.data.rank))
 
 
 def fail(state: State, host: Host, job: Job, sentence: str) -> bool:
@@ -193,37 +272,71 @@ def refuse(job: Job, sentence: str) -> FunctionCommand:
     return FunctionCommand(fail, (job, sentence), {})
 
 
-@operation()
-def barrier(job: Job, title: str) -> Commands:
+class Step(Protocol):
+    """An operation as the deploys call it: first the host's share of the run."""
+
+    def __call__(self, here: Here, *, name: str, **words: Any) -> OperationMeta: ...
+
+
+def step(function: Callable[..., Commands]) -> Step:
+    """Make an operation of pyinfra."""
+    return cast(Step, operation()(function))
+
+
+P = ParamSpec("P")
+
+
+def checklist(title: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Make a deploy of pyinfra: steps under one title, in the order that they are written."""
+    return cast(Callable[[Callable[P, None]], Callable[P, None]], deploy(title))
+
+
+@step
+def barrier(here: Here, title: str | None = None) -> Commands:
     """
     Let no host go on to a stage while another one has failed; every host calls it.
 
-    + job: the run
-    + title: of the stage that begins here
+    + here: this host's share of the run
+    + title: of the stage that begins here; None: the one before goes on
 
     Without it pyinfra runs the stages of the hosts that are left, and mixes the order of
     operations of different hosts (see CONTRIBUTING.md).
     """
-    if not job.executing:
+    if not here.job.executing:
         return
-    problem = job.why_stop()
+    problem = here.job.why_stop()
     if problem:
-        yield refuse(job, problem)
-        return
-    job.enter(title)
+        yield refuse(here.job, problem)
+    elif title:
+        here.job.enter(title)
 
 
-@operation()
-def milestone(job: Job, title: str) -> Commands:
+@step
+def milestone(here: Here, title: str) -> Commands:
     """
     Keep the order between hosts without stopping those that are left; every host calls it.
 
-    + job: the run
+    + here: this host's share of the run
     + title: of the stage that begins here
     """
-    if job.executing:
-        job.enter(title)
+    if here.job.executing:
+        here.job.enter(title)
     yield from ()
+
+
+def stage(here: Here, title: str) -> None:
+    """The next stage begins when every host is through the one before without a failure."""
+    barrier(here, title=title, name=f"Stage: {title}")
+
+
+def together(here: Here, said: str) -> None:
+    """No host goes on before all are through what came before; the stage is still the same."""
+    barrier(here, name=said)
+
+
+def stage_for_those_left(here: Here, title: str, name: str | None = None) -> None:
+    """As `stage`, but a host that failed keeps none of the others from it."""
+    milestone(here, title=title, name=name or f"Stage: {title}")
 
 
 def stop_planning(job: Job, sentences: list[str]) -> None:

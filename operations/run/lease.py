@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gevent
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 
 from facts.run.lease import Holder, Lease
 from operations.run.control import has_ended
-from operations.run.job import Commands, Job, refuse_beforehand
+from operations.run.job import Commands, Here, Job, refuse_beforehand, step
 from operations.run.remote import whisper
 from operations.run.roll_call import absent_hosts
 
@@ -60,34 +59,33 @@ def beat(job: Job) -> None:
                 job.blame(f"{host.name}: {holder['job']} of {holder['who']} took over meanwhile")
 
 
-@operation()
-def alone(job: Job, partly: bool = False) -> Commands:
+@step
+def alone(here: Here, partly: bool = False) -> Commands:
     """
     Refuse on every host while another run is at work on any of them, then keep others away.
 
-    + job: the run
+    + here: this host's share of the run
     + partly: whether it goes on with the hosts that are left when one cannot be reached
 
     The lease is taken with the reading of the hosts' state and lapses a minute after the last sign
     of life. A run on this machine whose process is gone keeps nobody away.
     """
-    if not partly and absent_hosts(job):
+    if not partly and absent_hosts(here.job):
         return  # the preflight refuses, and reads no host
-    said = sentences(job)
+    said = sentences(here.job)
     if said:
-        yield refuse_beforehand(job, said)
-    elif job.executing and job.heart is None:
-        job.heart = gevent.spawn(beat, job)
+        yield refuse_beforehand(here.job, said)
+    elif here.executing and here.job.heart is None:
+        here.job.heart = gevent.spawn(beat, here.job)
 
 
-@operation()
-def released(job: Job, rank: int) -> Commands:
+@step
+def released(here: Here) -> Commands:
     """
     Let the next run begin at once: it would read every host twice to take over from a dead one.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
     """
-    if job.executing:
-        job.leave(job.hosts[rank])
+    if here.executing:
+        here.job.leave(here.host)
     yield from ()

@@ -7,12 +7,11 @@ import shlex
 from collections.abc import Sequence
 
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.run.program import INSTALLED, program_archive, program_sha256
 from facts.run.unknown import Unknown
 from facts.state import HostState
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from stacks.definition import Stack
 
 UNDO_COMMAND = "/usr/local/sbin/spark-converge-undo"
@@ -70,26 +69,24 @@ def missing(state: HostState, known: Sequence[Stack]) -> list[StringCommand]:
     return commands
 
 
-@operation()
-def installed(job: Job, rank: int) -> Commands:
+@step
+def installed(here: Here) -> Commands:
     """
     Install this project's on-host program and its console command, or replace another version.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
 
     Leaves behind: /usr/local/lib/spark-converge (a few KiB) and spark-converge-undo.
     """
-    host = job.hosts[rank]
-    state = job.read(host)
+    state = here.read()
     if isinstance(state.program, Unknown):
-        yield refuse(job, f"{host.name}: on-host program {state.program}")
+        yield here.refuse(f"on-host program {state.program}")
         return
-    commands = missing(state, job.known)
+    commands = missing(state, here.job.known)
     if not commands:
-        host.noop("the on-host program is installed")
+        here.noop("the on-host program is installed")
         return
     yield from commands
-    job.changed(host)
-    if missing(job.read(host), job.known):
-        yield refuse(job, f"{host.name}: {INSTALLED} is not what was sent; is /usr writable?")
+    here.changed()
+    if missing(here.read(), here.job.known):
+        yield here.refuse(f"{INSTALLED} is not what was sent; is /usr writable?")

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyinfra.api.operation import OperationMeta, operation
+from pyinfra.api.operation import OperationMeta
 
-from operations.run.job import Commands, Job
+from operations.run.job import Commands, Here, step
 
 
-@operation()
-def blamed(job: Job, rank: int, steps: Mapping[str, OperationMeta]) -> Commands:
+@step
+def blamed(here: Here, steps: Mapping[str, OperationMeta]) -> Commands:
     """
     Have the last barrier stop on steps that failed with ``_ignore_errors``.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
     + steps: title -> what pyinfra returned for the step on this host
 
     A refusal has given its own reason; a command that failed has not, and pyinfra then counts the
     host as sound.
     """
-    if job.executing:
+    if here.executing:
         for title, step in steps.items():
             if step.is_complete() and step.did_error():
-                job.blame(f'{job.hosts[rank].name}: failed at "{title}" (its own lines are above)')
+                here.job.blame(f'{here.host.name}: failed at "{title}" (its own lines are above)')
     yield from ()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.systemd.boot import Boot
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.journal import quiet
 
 
@@ -31,32 +29,30 @@ def seen(boot: Boot) -> str:
     return f"{boot.default_target or 'nothing'} ({boot.fault})"
 
 
-@operation()
-def default_target(job: Job, rank: int, target: str) -> Commands:
+@step
+def default_target(here: Here) -> Commands:
     """
     Make the host boot into a target; nothing is isolated, the running session stays.
 
-    + job: the run
-    + rank: of this host
-    + target: e.g. ``multi-user.target``
+    + here: this host's share of the run
 
     Warns of a kernel command line that wins over it; that one is the owner's to change.
     Undo: the link (or file) found is in the journal.
     """
-    host = job.hosts[rank]
-    boot = job.read(host).boot
+    target = here.settings.boot_target
+    boot = here.read().boot
     if not isinstance(boot, Boot):
-        yield refuse(job, f"{host.name}: boot target {boot}")
+        yield here.refuse(f"boot target {boot}")
         return
     why = forced(boot, target)
     if why:
-        host.log(f"{host.name}: does not boot into {target}: {why}", log_func=logger.warning)
+        here.warn(f"does not boot into {target}: {why}")
     if settled(boot, target):
-        host.noop(f"boots into {target}")
+        here.noop(f"boots into {target}")
         return
     yield StringCommand(quiet("units", "default", target))
-    job.changed(host)
-    now = job.read(host).boot
+    here.changed()
+    now = here.read().boot
     if not isinstance(now, Boot) or not settled(now, target):
         found = seen(now) if isinstance(now, Boot) else now
-        yield refuse(job, f"{host.name}: boots into {found} after set-default {target}")
+        yield here.refuse(f"boots into {found} after set-default {target}")

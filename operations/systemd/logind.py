@@ -6,14 +6,12 @@ that runs under that user dies when its owner closes an SSH session (vllm#54259,
 
 from __future__ import annotations
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.logind import Logind
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.journal import put, quiet
 
 PATH = "/etc/systemd/logind.conf.d/zz-spark-converge.conf"
@@ -31,35 +29,32 @@ def settled(state: HostState) -> bool:
     return isinstance(state.logind, Logind) and state.logind.remove_ipc is False and kept(state)
 
 
-@operation()
-def keeps_ipc(job: Job, rank: int) -> Commands:
+@step
+def keeps_ipc(here: Here) -> Commands:
     """
     Keep the shared memory of users who log out; sessions are not touched.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
 
     Undo: our drop-in goes, logind reads its files anew.
     """
-    host = job.hosts[rank]
-    state = job.read(host)
+    state = here.read()
     found = state.logind
     if not isinstance(found, Logind):
-        yield refuse(job, f"{host.name}: logind {found}")
+        yield here.refuse(f"logind {found}")
         return
     if found.remove_ipc is None:
-        host.log("unsupported: no logind runs on this host", log_func=logger.warning)
+        here.warn("unsupported: no logind runs on this host")
         return
     if settled(state):
-        host.noop("shared memory outlives a login")
+        here.noop("shared memory outlives a login")
         return
     if not kept(state):
         yield put(PATH, TEXT, 0o644)
     yield StringCommand(quiet("logind", "reload"))
-    job.changed(host)
-    if not settled(job.read(host)):
-        yield refuse(
-            job,
-            f"{host.name}: logind still removes the segments of users who log out, after {PATH} "
+    here.changed()
+    if not settled(here.read()):
+        yield here.refuse(
+            f"logind still removes the segments of users who log out, after {PATH} "
             "and a reload: see `systemd-analyze cat-config systemd/logind.conf`",
         )

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, StringCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.run.journal import Entry
@@ -17,7 +16,7 @@ from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.maintenance import Maintenance
 from facts.systemd.services import Services, Unit, drop_in
-from operations.run.job import Commands, Job, fail, refuse
+from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.journal import announce, journal_of, put, quiet
 from operations.run.program import missing
 from operations.systemd import services
@@ -95,49 +94,47 @@ def _wait(state: State, host: Host, job: Job, names: Sequence[str]) -> bool:
         time.sleep(LOOK_EVERY_S)
 
 
-@operation()
-def held(job: Job, rank: int, names: Sequence[str]) -> Commands:
+@step
+def held(here: Here) -> Commands:
     """
     Hold everything that upgrades packages, drivers or firmware by itself; nothing is upgraded.
 
-    + job: the run (its question has the units)
-    + rank: of this host
-    + names: the units, e.g. ``apt-daily-upgrade.timer``
+    + here: this host's share of the run
 
     A run in progress is awaited, up to ten minutes, then named and refused; it is never ended.
     Undo: states, links and the file are in the journal; rearm_maintenance.py gives just these back.
     """
-    host = job.hosts[rank]
-    state = job.read(host)
+    names = here.settings.maintenance_held
+    state = here.read()
     unknown = unread(state)
     if unknown:
-        yield refuse(job, f"{host.name}: {'; '.join(unknown)}")
+        yield here.refuse(f"{'; '.join(unknown)}")
         return
     busy, left = at_work(state, names), unsettled(state, names)
     if not busy and not left:
-        host.noop("updates are held")
+        here.noop("updates are held")
         return
-    if busy and not job.executing:
-        host.log(f"would wait for: {'; '.join(busy)}", log_func=logger.warning)
+    if busy and not here.executing:
+        here.warn(f"would wait for: {'; '.join(busy)}")
     if busy:
-        yield FunctionCommand(_wait, (job, names), {})
-    if needrestart_missing(job.read(host)):
+        yield FunctionCommand(_wait, (here.job, names), {})
+    if needrestart_missing(here.read()):
         yield put(NEEDRESTART, NEEDRESTART_TEXT, 0o644)
-        job.changed(host)
+        here.changed()
     for _ in range(2):  # a static unit shows only after its disable that it needs a mask
-        found = job.read(host).services
+        found = here.read().services
         todo = services.plan(found, names) if isinstance(found, Services) else None
         if not todo:
             break
         yield StringCommand(services.command(todo))
-        job.changed(host)
-    state = job.read(host)
+        here.changed()
+    state = here.read()
     if at_work(state, names):  # one that began just before its timer was held
-        yield FunctionCommand(_wait, (job, names), {})
-        state = job.read(host)
+        yield FunctionCommand(_wait, (here.job, names), {})
+        state = here.read()
     left = unread(state) or unsettled(state, names)
     if left:
-        yield refuse(job, f"{host.name}: updates are not held: {', '.join(left)}")
+        yield here.refuse(f"updates are not held: {', '.join(left)}")
 
 
 def held_units(found: Services, entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
@@ -154,33 +151,31 @@ def held_units(found: Services, entries: Sequence[Entry], names: Sequence[str]) 
     return list(dict.fromkeys(units))
 
 
-@operation()
-def rearmed(job: Job, rank: int, names: Sequence[str]) -> Commands:
+@step
+def rearmed(here: Here) -> Commands:
     """
     Give the held updates back as they were found, and nothing else.
 
-    + job: the run, whose question has the journal
-    + rank: of this host
-    + names: the units that are held, e.g. ``apt-daily-upgrade.timer``
+    + here: this host's share of the run
     """
-    host = job.hosts[rank]
-    state = job.read(host)
+    names = here.settings.maintenance_held
+    state = here.read()
     if not isinstance(state.journal, tuple) or not isinstance(state.services, Services):
         why = state.services if isinstance(state.journal, tuple) else state.journal
-        yield refuse(job, f"{host.name}: what is held is {why}")
+        yield here.refuse(f"what is held is {why}")
         return
     units = held_units(state.services, state.journal, names)
     ours = {NEEDRESTART, *(f"unit {name}" for name in units), *map(drop_in, units)}
     entries = [e for e in journal_of(state) if e.name in ours and e.verdict == "restore"]
     if not entries:
-        host.noop("no update is held by this project")
+        here.noop("no update is held by this project")
         return
-    if not job.executing:
-        announce(host, entries, ())
-    yield from missing(state, job.known)
+    if not here.executing:
+        announce(here.host, entries, ())
+    yield from missing(state, here.job.known)
     asked = json.dumps({"units": units, "files": [NEEDRESTART]})
     yield StringCommand(quiet("rearm", asked))
-    job.changed(host)
-    left = [e.name for e in journal_of(job.read(host)) if e.name in ours and e.verdict == "restore"]
+    here.changed()
+    left = [e.name for e in journal_of(here.read()) if e.name in ours and e.verdict == "restore"]
     if left:
-        yield refuse(job, f"{host.name}: still held: {', '.join(left)}")
+        yield here.refuse(f"still held: {', '.join(left)}")

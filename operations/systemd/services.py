@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.run.unknown import Unknown
 from facts.systemd.services import Services, Unit
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.journal import quiet
 
 
@@ -96,32 +95,30 @@ def command(todo: Changes) -> str:
     return quiet("units", "down", json.dumps(vars(todo)))
 
 
-@operation()
-def down_for_good(job: Job, rank: int, names: Sequence[str]) -> Commands:
+@step
+def down_for_good(here: Here) -> Commands:
     """
     Stop units with their sockets, paths and timers, and keep them from starting again.
 
-    + job: the run (its question has the units)
-    + rank: of this host
-    + names: the units, e.g. ``cups.service``
+    + here: this host's share of the run
 
     Absent units are fine. Undo: the states and links found are in the journal.
     """
-    host = job.hosts[rank]
-    found = job.read(host).services
+    names = here.settings.services_down
+    found = here.read().services
     if isinstance(found, Unknown):
-        yield refuse(job, f"{host.name}: services {found}")
+        yield here.refuse(f"services {found}")
         return
     if not plan(found, names):
-        host.noop("the desktop services are down")
+        here.noop("the desktop services are down")
         return
     # What `disable` leaves of a unit shows only then: static or indirect ones need a mask as well.
     for _ in range(2):
         yield StringCommand(command(plan(found, names)))
-        job.changed(host)
-        found = job.read(host).services
+        here.changed()
+        found = here.read().services
         left = [str(found)] if isinstance(found, Unknown) else unsettled(found, names)
         if isinstance(found, Unknown) or not left:
             break
     if left:
-        yield refuse(job, f"{host.name}: still not down for good: {', '.join(left)}")
+        yield here.refuse(f"still not down for good: {', '.join(left)}")

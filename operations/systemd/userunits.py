@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.userunits import UserUnit, UserUnits
 from operations.run.findings import Item, judged, unread
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.journal import quiet
 
 
@@ -41,33 +40,31 @@ def items(state: HostState, names: Sequence[str]) -> list[Item]:
     return lines
 
 
-@operation()
-def down_for_good(job: Job, rank: int) -> Commands:
+@step
+def down_for_good(here: Here) -> Commands:
     """
     Mask and stop desktop units of people with linger or a running manager, each in their folder.
 
-    + job: the run (its question has the units)
-    + rank: of this host
+    + here: this host's share of the run
 
     Undo: the masks (links) and what ran are in the journal.
     """
-    host = job.hosts[rank]
-    found = job.read(host).userunits
+    found = here.read().userunits
     if isinstance(found, Unknown):
-        yield refuse(job, f"{host.name}: units of users {found}")
+        yield here.refuse(f"units of users {found}")
         return
     todo = left(found)
     if not todo:
-        host.noop("no user's session starts a desktop unit")
+        here.noop("no user's session starts a desktop unit")
         return
     asked = [{"user": u.user, "name": u.name, "active": u.active} for u in todo]
     yield StringCommand(quiet("userunits", "down", json.dumps({"units": asked})))
-    job.changed(host)
-    now = job.read(host).userunits
+    here.changed()
+    now = here.read().userunits
     still = (
         [str(now)]
         if isinstance(now, Unknown)
         else [f"{one.name} {described(one)}" for one in left(now)]
     )
     if still:
-        yield refuse(job, f"{host.name}: still not down for good: {', '.join(still)}")
+        yield here.refuse(f"still not down for good: {', '.join(still)}")

@@ -9,12 +9,11 @@ from typing import Any
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 
 from facts.run.unknown import Unknown
 from operations.engines.recognise import engines, podman_engines
-from operations.run.job import Commands, Job, fail, refuse_beforehand
+from operations.run.job import Commands, Here, Job, fail, refuse_beforehand, step
 from operations.run.journal import announce, journal_of
 from operations.run.program import UNDO_COMMAND, engine_signs, missing
 from operations.run.remote import RemoteError, call
@@ -48,17 +47,17 @@ def complaints(job: Job) -> list[str]:
     return said
 
 
-@operation()
-def allowed(job: Job) -> Commands:
+@step
+def allowed(here: Here) -> Commands:
     """
     Refuse on every host while a rank runs anywhere, or while a host is missing.
 
-    + job: the run
+    + here: this host's share of the run
     """
-    said = complaints(job)
+    said = complaints(here.job)
     if not said:
         return
-    yield refuse_beforehand(job, said)
+    yield refuse_beforehand(here.job, said)
 
 
 def _ask(host: Host, job: Job, force: Sequence[str]) -> dict[str, Any]:
@@ -102,25 +101,23 @@ def _run(state: State, host: Host, job: Job, force: Sequence[str]) -> bool:
     return True
 
 
-@operation()
-def undone(job: Job, rank: int, force: Sequence[str]) -> Commands:
+@step
+def undone(here: Here, force: Sequence[str]) -> Commands:
     """
     Give a host back as its journal has it, and prove it by reading it again.
 
-    + job: the run, whose question has the journal
-    + rank: of this host
+    + here: this host's share of the run
     + force: paths of files to give back although somebody edited them since
 
     Fails: names what could not be given back; the rest is given back all the same.
     Leaves behind: the journal, renamed; the on-host program.
     """
-    host = job.hosts[rank]
-    state = job.read(host)
+    state = here.read()
     entries = journal_of(state)
     if not entries:
-        host.noop("nothing to undo")
+        here.noop("nothing to undo")
         return
-    if not job.executing:
-        announce(host, entries, force)
-    yield from missing(state, job.known)
-    yield FunctionCommand(_run, (job, force), {})
+    if not here.executing:
+        announce(here.host, entries, force)
+    yield from missing(state, here.job.known)
+    yield FunctionCommand(_run, (here.job, force), {})

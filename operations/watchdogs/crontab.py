@@ -7,14 +7,12 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from datetime import date, timedelta
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.run.unknown import Unknown
 from facts.watchdogs.crontab import Crontabs, Table
 from operations.pair.identity import faults
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, Job, refuse, step
 from operations.run.journal import put, quiet
 
 # Words in a command that start containers or an engine; whole words, so that `docker` in a path
@@ -137,34 +135,32 @@ def install(table: Table, text: str, word: str) -> Iterator[StringCommand]:
     yield put(table.path, text.encode("latin-1"), table.mode, (table.uid, table.gid), word)
 
 
-@operation()
-def held(job: Job, rank: int, for_good: bool) -> Commands:
+@step
+def held(here: Here, for_good: bool) -> Commands:
     """
     Hold every cron line that would start containers, and let a running one come to its end.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
     + for_good: hold them also when nothing is to be launched or taken down
 
     The lines stay in the crontab behind a dated tag. Undo: ``rearmed``, or the journal.
     """
-    host = job.hosts[rank]
-    if not for_good and not faults(job, fabric_too=False):
+    if not for_good and not faults(here.job):
         return
-    found = job.read(host).crontab
+    found = here.read().crontab
     if not isinstance(found, Crontabs):
-        yield refuse(job, f"{host.name}: crontabs {found}")
+        yield here.refuse(f"crontabs {found}")
         return
     armed = watchdogs(found)
     if not armed:
-        host.noop("no cron line that would start containers")
+        here.noop("no cron line that would start containers")
         return
-    word = job.cluster.tags.hold
+    word = here.cluster.tags.hold
     wanted = {}
     for table, _ in armed:
         for number, first in put_back(table, word).items():
             told = f"{table.title} line {number} is the held line {first}, armed again by somebody"
-            host.log(f"resurrection: {told}; it is held too", log_func=logger.warning)
+            here.warn(f"resurrection: {told}; it is held too")
         text = hold(table.text, word, date.today(), lambda li: is_watchdog(li, found.starters))
         wanted[table.path] = text
         yield from install(table, text, word)
@@ -173,37 +169,35 @@ def held(job: Job, rank: int, for_good: bool) -> Commands:
         "commands": [command_of(line, table.place) for table, lines in armed for line in lines],
     }
     yield StringCommand(quiet("crontab", "settle"), _stdin=json.dumps(running))
-    job.changed(host)
-    yield from read_back(job, rank, wanted)
+    here.changed()
+    yield from read_back(here.job, here.rank, wanted)
 
 
-@operation()
-def rearmed(job: Job, rank: int) -> Commands:
+@step
+def rearmed(here: Here) -> Commands:
     """
     Give held cron lines back, byte for byte.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
     """
-    host = job.hosts[rank]
-    found = job.read(host).crontab
+    found = here.read().crontab
     if not isinstance(found, Crontabs):
-        yield refuse(job, f"{host.name}: crontabs {found}")
+        yield here.refuse(f"crontabs {found}")
         return
-    word = job.cluster.tags.hold
+    word = here.cluster.tags.hold
     given = {table.path: rearm(table.text, word, table.kept) for table in found.tables}
     wanted = {t.path: given[t.path] for t in found.tables if given[t.path] != t.text}
-    if not job.executing and faults(job, fabric_too=False):
+    if not here.executing and faults(here.job):
         # What this run would hold for its launch it would give back here: a plan says so.
         wanted |= {table.path: table.text for table, _ in watchdogs(found)}
     if not wanted:
-        host.noop("no held cron line")
+        here.noop("no held cron line")
         return
     for table in found.tables:
         if table.path in wanted:
             yield from install(table, wanted[table.path], word)
-    job.changed(host)
-    yield from read_back(job, rank, wanted)
+    here.changed()
+    yield from read_back(here.job, here.rank, wanted)
 
 
 def read_back(job: Job, rank: int, wanted: dict[str, str]) -> Commands:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.operation import operation
 
 from facts.run.unknown import Unknown
 from facts.state import HostState
@@ -23,7 +21,7 @@ from facts.watchdogs.crontab import Crontabs
 from facts.watchdogs.starters import AtJob, Starters, Unit
 from operations.engines.recognise import engines
 from operations.pair.identity import faults
-from operations.run.job import Commands, Job, refuse
+from operations.run.job import Commands, Here, step
 from operations.run.remote import spark_host
 from operations.watchdogs import crontab
 from stacks.definition import Stack
@@ -211,66 +209,62 @@ def plan(found: Starters) -> dict[str, Any]:
     return {"units": list(unique.values()), "scripts": scripts}
 
 
-@operation()
-def held(job: Job, rank: int, for_good: bool) -> Commands:
+@step
+def held(here: Here, for_good: bool) -> Commands:
     """
     Hold every unit, timer and cron.* script that would start containers; name what cannot be held.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
     + for_good: hold them also when nothing is to be launched or taken down
 
     Units get a drop-in with a condition that never holds, scripts lose their x bit.
     Undo: ``rearmed``, or the journal.
     """
-    host = job.hosts[rank]
-    if not for_good and not faults(job, fabric_too=False):
+    if not for_good and not faults(here.job):
         return
-    found = job.read(host).starters
+    found = here.read().starters
     if isinstance(found, Unknown):
-        yield refuse(job, f"{host.name}: what could start an engine beside cron: {found}")
+        yield here.refuse(f"what could start an engine beside cron: {found}")
         return
     for sentence in refusals(found):
-        host.log(f"not held: {sentence}", log_func=logger.warning)
+        here.warn(f"not held: {sentence}")
     todo = plan(found)
     if not todo["units"] and not todo["scripts"]:
-        host.noop("no unit, timer or cron.* script that would start containers")
+        here.noop("no unit, timer or cron.* script that would start containers")
         return
     yield StringCommand(spark_host("holds", "put") + " > /dev/null", _stdin=json.dumps(todo))
-    job.changed(host)
-    now = job.read(host).starters
+    here.changed()
+    now = here.read().starters
     left = [str(now)] if isinstance(now, Unknown) else armed_names(now)
     if left:
-        yield refuse(job, f"{host.name}: still able to start containers: {', '.join(left)}")
+        yield here.refuse(f"still able to start containers: {', '.join(left)}")
 
 
 def armed_names(found: Starters) -> list[str]:
     return [s.name for s in starters_sources(found) if s.status == "armed"]
 
 
-@operation()
-def rearmed(job: Job, rank: int) -> Commands:
+@step
+def rearmed(here: Here) -> Commands:
     """
     Give held units, timers and cron.* scripts back, and start those that ran.
 
-    + job: the run
-    + rank: of this host
+    + here: this host's share of the run
     """
-    host = job.hosts[rank]
-    found = job.read(host).starters
+    found = here.read().starters
     if isinstance(found, Unknown):
-        yield refuse(job, f"{host.name}: what could start an engine beside cron: {found}")
+        yield here.refuse(f"what could start an engine beside cron: {found}")
         return
     names = [s.name for s in starters_sources(found) if s.status == "held"]
-    if not job.executing and faults(job, fabric_too=False):
+    if not here.executing and faults(here.job):
         # What this run would hold for its launch it would give back here: a plan says so.
         names += armed_names(found)
     if not names:
-        host.noop("no held unit, timer or cron.* script")
+        here.noop("no held unit, timer or cron.* script")
         return
     yield StringCommand(spark_host("holds", "rearm") + " > /dev/null")
-    job.changed(host)
-    now = job.read(host).starters
+    here.changed()
+    now = here.read().starters
     left = [] if isinstance(now, Unknown) else starters_sources(now)
     if isinstance(now, Unknown) or any(s.status == "held" for s in left):
-        yield refuse(job, f"{host.name}: {', '.join(names)} could not all be given back")
+        yield here.refuse(f"{', '.join(names)} could not all be given back")

@@ -82,7 +82,7 @@ class Launch:
         snapshots = [bare(wanted, rank, self.stack, self.stack) for rank in range(self.hosts)]
         job = made_job(wanted, snapshots, self.stack, (self.stack,), responses=every)
         job.enter("Bind")
-        add_op(job.state, bind.bound, job=job, fabric_too=False, host=job.hosts[0])
+        add_op(job.state, bind.bound, job=job, host=job.hosts[0])
         job.state.is_executing = True
         self.log.set_level("DEBUG", logger="pyinfra")
         with contextlib.suppress(PyinfraError):

@@ -51,17 +51,17 @@ def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
     yield shards.verified, {"stack": stack}
     yield crontab.held, {"for_good": True}
     yield resurrection.held, {"for_good": True}
-    yield teardown.ended, {"fabric_too": True}
+    yield teardown.ended, {}
     yield teardown.foreign_stopped, {}
     yield ritual.shm_clean, {}
-    yield ping.ping, {"fabric_too": True}
+    yield ping.ping, {}
 
 
 def wide_steps(stack: Stack) -> Iterator[Step]:
     """Those that take no rank."""
-    yield teardown.stay_down, {"seconds": 10, "fabric_too": True}
-    yield ritual.caches_dropped, {"floor_mib": stack.memory.floor_mib, "fabric_too": True}
-    yield bind.bound, {"fabric_too": True}
+    yield teardown.stay_down, {"seconds": 10}
+    yield ritual.caches_dropped, {"floor_mib": stack.memory.floor_mib}
+    yield bind.bound, {}
 
 
 def changes(job: Job, stack: Stack) -> list[str]:

@@ -29,7 +29,7 @@ def test_a_command_that_fails_keeps_no_rank_up_and_is_the_reason_of_the_run(
     words = {"job": job, "rank": 1, "host": host}
     metas = add_op(job.state, program.installed, **words, _ignore_errors=True)
     add_op(job.state, tolerated.blamed, **words, steps={"Installed": metas[host]})
-    add_op(job.state, teardown.ended, **words, fabric_too=False)
+    add_op(job.state, teardown.ended, **words)
     job.state.is_executing = True
     with contextlib.suppress(PyinfraError):
         run_ops(job.state)

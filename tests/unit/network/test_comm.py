@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.network.test_netplan import DUAL, converged, interfaces
-from tests.unit.stacks.test_stacks_render import LAB
 
 from facts.network.fabric import Fabric
 from operations.network.comm import advice, cable_advice, name_advice, socket_faults, unused_twins
 from stacks.render import FabricFacts, RankSpec, rank_spec
 from tests.plan.made_pair import PORTS, cluster, link, roce
+from tests.unit.network.test_netplan import DUAL, converged, interfaces
+from tests.unit.stacks.test_stacks_render import LAB
 
 PAIR = cluster()
 HEAD = PAIR.head

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from tests.unit.network.test_netplan import converged
 
 from facts.network.fabric import NetplanFile
 from operations.network.netplan import document, merged_wanted
 from operations.network.netplan_files import PATH, in_force, merge_faults, places
 from tests.plan.made_pair import PORTS, cluster
+from tests.unit.network.test_netplan import converged
 
 PAIR = cluster()
 HEAD = PAIR.head

@@ -50,7 +50,7 @@ def test_a_fabric_that_is_left_alone_is_asked_for_its_own_mtu(
 
 
 def test_a_host_without_its_fabric_address_is_one_sentence(tmp_path: Path) -> None:
-    job = pinged(tmp_path, fabric_too=False, old_fabric=True, addresses=False)
+    job = pinged(tmp_path, old_fabric=True, addresses=False)
     assert sizes(job) == []
     assert job.problem is not None
     assert job.problem.startswith("@fake/spark1: no link holds 192.168.100.1, ")

@@ -12,7 +12,6 @@ import pytest
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
-from tests.unit.network.test_netplan import DUAL, converged
 
 from facts.run.program import END
 from operations.launch import rdma
@@ -20,6 +19,7 @@ from operations.launch.rdma import Exchange, average_gbps, exchanged, exchanges,
 from operations.run.job import Job
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import PORTS, bare, cluster, locked, roce
+from tests.unit.network.test_netplan import DUAL, converged
 
 PAIR = cluster()
 # perftest 24.10: the table of a client with --report_gbits, with figures put in.
@@ -131,7 +131,7 @@ def tried(
     }
     answers = {words: [json.dumps(answer), END] for words, answer in said.items()}
     job = made_job(PAIR, snapshots, stacks[0], stacks, responses={0: answers, 1: answers})
-    add_op(job.state, exchanged, job=job, fabric_too=True, host=job.hosts[0])
+    add_op(job.state, exchanged, job=job, host=job.hosts[0])
     job.state.is_executing = True
     with contextlib.suppress(PyinfraError):
         run_ops(job.state)

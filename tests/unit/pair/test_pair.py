@@ -348,10 +348,8 @@ def test_a_second_container_of_the_wanted_stack_is_a_fault(
         container("spark-lab-by-hand", lab.image_reference, {})
     )
     job = made_job(PAIR, pair, lab, stacks)
-    assert job_faults(job, fabric_too=False) == [
-        "@fake/spark2: spark-lab-by-hand of stack lab is there"
-    ]
-    assert to_end(job, 1, fabric_too=False) == ["spark-lab-1", "spark-lab-by-hand"]
+    assert job_faults(job) == ["@fake/spark2: spark-lab-by-hand of stack lab is there"]
+    assert to_end(job, 1) == ["spark-lab-1", "spark-lab-by-hand"]
 
 
 def test_what_the_wanted_compose_project_starts_beside_its_engine_belongs_to_it(
