@@ -118,7 +118,7 @@ def checked(here: Here) -> None:
     stage_for_those_left(here, "Preflight")
     lease.alone(here, name="No other run is at work on any host")
     preflight.passed(here, name="Nothing forbids this job on any host")
-    stage(here, "Program")
+    stage(here, "Program", name="Passed on all hosts")
 
 
 @checklist("End")

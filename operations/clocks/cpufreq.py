@@ -22,7 +22,7 @@ SYSFS = "/sys/devices/system/cpu/cpufreq"
 
 def unit_text(want: str, cap_mhz: int | None) -> bytes:
     """The boot unit for this governor, and this cap or none."""
-    template = (Path(__file__).parents[1] / "files" / "units" / UNIT).read_text()
+    template = (Path(__file__).parents[2] / "files" / "units" / UNIT).read_text()
     cap_khz = str((cap_mhz or 0) * 1000)
     return template.replace("@GOVERNOR@", want).replace("@CAP_KHZ@", cap_khz).encode()
 

@@ -21,7 +21,7 @@ Span = tuple[int, int]
 
 def unit_text(span: Span) -> bytes:
     """The boot unit for the lowest and the highest clock in MHz."""
-    template = (Path(__file__).parents[1] / "files" / "units" / UNIT).read_text()
+    template = (Path(__file__).parents[2] / "files" / "units" / UNIT).read_text()
     return template.replace("@LOW@", str(span[0])).replace("@HIGH@", str(span[1])).encode()
 
 

@@ -23,7 +23,7 @@ from operations.engines.recognise import by_podman, containers_of, engines, fore
 from operations.network.netplan_files import usable
 from stacks.definition import Stack
 
-TEMPLATE = Path(__file__).parents[1] / "files" / "templates" / "sparks.yaml.j2"
+TEMPLATE = Path(__file__).parents[2] / "files" / "templates" / "sparks.yaml.j2"
 # What is offered where no fabric address was found, unless the hosts use it already.
 FREE_NETWORKS = ("10.0.0.0/24", "192.168.200.0/24", "10.77.0.0/24")
 FABRIC_MBPS = 25000  # a port of that speed or more is no management port

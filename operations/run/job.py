@@ -324,9 +324,9 @@ def milestone(here: Here, title: str) -> Commands:
     yield from ()
 
 
-def stage(here: Here, title: str) -> None:
+def stage(here: Here, title: str, name: str | None = None) -> None:
     """The next stage begins when every host is through the one before without a failure."""
-    barrier(here, title=title, name=f"Stage: {title}")
+    barrier(here, title=title, name=name or f"Stage: {title}")
 
 
 def together(here: Here, said: str) -> None:

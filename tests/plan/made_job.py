@@ -46,7 +46,10 @@ def made_job(
     state = State(inventory, Config(FAIL_PERCENT=fail_percent(cluster)))  # type: ignore[no-untyped-call]
     connect_all(state)
     ranked = tuple(inventory.get_host(host_name) for host_name, _ in hosts)
-    return Job(name, cluster, stack, known, ranked, Reader(Ask()))
+    return Job(
+        name, cluster, stack, known, ranked, Reader(Ask()),
+        settles=name in ("serve", "prepare"), launches=name in ("serve", "rollback_dsf"),
+    )  # fmt: skip
 
 
 def commands(host: Host) -> list[str]:

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from deploys.steps.begin import host_settings
 from facts.run.program import program_sha256
 from facts.state import HostState, state_of
+from inventory.host_settings import shipped
 from inventory.schema import Cluster
 from operations.clocks import cpufreq, gpu
 from operations.memory import sysctl
@@ -306,7 +306,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
                 **{name: update_unit(name, *found) for name, found in UPDATES.items()},
                 **{name: absent_unit(name) for name in UPDATES_ABSENT},
                 **{name: absent_unit(name) for name in (cpufreq.UNIT, gpu.UNIT)},
-                **{name: absent_unit(name) for name in host_settings()["governor_owners"]},
+                **{name: absent_unit(name) for name in shipped().governor_owners},
                 PROFILES: unit(PROFILES, "inactive", "disabled")
                 | {"starters": ["D-Bus as power-profiles-daemon.service"]},
             },
@@ -351,7 +351,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
             ],
         },
         "sysctl": {
-            "values": {**dict.fromkeys(host_settings()["sysctl"], "60"), **CHANCE},
+            "values": {**dict.fromkeys(shipped().sysctl, "60"), **CHANCE},
             "files": [],
         },
         "logind": {"remove_ipc": True, "lingering": []},
@@ -398,7 +398,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     made["services"]["units"][PROFILES] = unit(PROFILES, "inactive", "masked")
     for name in TRIGGERS:
         made["services"]["triggers"][name] = unit(name, "inactive", "disabled")
-    governor = host_settings()["governor"]
+    governor = shipped().governor
     for one in made["cpufreq"]["policies"].values():
         one["governor"] = governor
     cap_mhz = wanted.clocks.cpu_max_mhz
@@ -409,7 +409,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     if wanted.clocks.gpu_mhz:
         made["files"][gpu.UNIT_PATH] = file_of(gpu.unit_text(wanted.clocks.gpu_mhz), 0o644)
         made["services"]["units"][gpu.UNIT] = unit(gpu.UNIT, "active", "enabled")
-    settings = host_settings()["sysctl"]
+    settings = shipped().sysctl
     made["sysctl"]["values"] |= {key: str(value) for key, value in settings.items()}
     made["files"][sysctl.PATH] = file_of(sysctl.text(settings), 0o644)
     made["logind"]["remove_ipc"] = False

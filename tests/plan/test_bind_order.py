@@ -18,7 +18,7 @@ from pyinfra.api.operations import run_ops
 from facts.run.program import END
 from gates.client import Reply
 from operations.launch import bind
-from operations.run.job import Job, run_folder
+from operations.run.job import Here, Job, run_folder
 from stacks.definition import Stack
 from tests.plan.made_job import made_job
 from tests.plan.made_pair import bare, cluster, locked
@@ -82,7 +82,7 @@ class Launch:
         snapshots = [bare(wanted, rank, self.stack, self.stack) for rank in range(self.hosts)]
         job = made_job(wanted, snapshots, self.stack, (self.stack,), responses=every)
         job.enter("Bind")
-        add_op(job.state, bind.bound, job=job, host=job.hosts[0])
+        add_op(job.state, bind.bound, here=Here(job, 0), host=job.hosts[0])
         job.state.is_executing = True
         self.log.set_level("DEBUG", logger="pyinfra")
         with contextlib.suppress(PyinfraError):

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from pyinfra.api.operation import add_op
 
-from deploys.steps.begin import host_settings
 from operations.clocks import cpufreq, governor_owners
 from operations.launch import bind, ping, ritual, teardown
 from operations.model import images, shards
 from operations.network import fabric
 from operations.run import program
-from operations.run.job import Job
+from operations.run.job import Here, Job
 from operations.systemd import boot, maintenance, services, userunits
 from operations.watchdogs import crontab, resurrection
 from stacks.definition import Stack, load, names
@@ -37,43 +36,40 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stack, Stack]:
     return locked("lab", folder), locked("dsf-lab", folder)
 
 
-def steps(job: Job, rank: int, stack: Stack) -> Iterator[Step]:
+def steps() -> Iterator[Step]:
     """Every operation of serve on one host that could change something."""
-    settings = host_settings()
     yield program.installed, {}
-    yield maintenance.held, {"names": settings["maintenance_held"]}
-    yield boot.default_target, {"target": settings["boot_target"]}
-    yield services.down_for_good, {"names": settings["services_down"]}
+    yield maintenance.held, {}
+    yield boot.default_target, {}
+    yield services.down_for_good, {}
     yield userunits.down_for_good, {}
-    yield governor_owners.sole_owner, {"names": settings["governor_owners"]}
-    yield cpufreq.governor, {"want": settings["governor"]}
-    yield images.present, {"stack": stack}
-    yield shards.verified, {"stack": stack}
+    yield governor_owners.sole_owner, {}
+    yield cpufreq.governor, {}
+    yield images.present, {}
+    yield shards.verified, {}
     yield crontab.held, {"for_good": True}
     yield resurrection.held, {"for_good": True}
     yield teardown.ended, {}
     yield teardown.foreign_stopped, {}
     yield ritual.shm_clean, {}
-    yield ping.ping, {}
+    yield ping.crossed, {}
 
 
-def wide_steps(stack: Stack) -> Iterator[Step]:
-    """Those that take no rank."""
+def wide_steps() -> Iterator[Step]:
+    """Those that look at all hosts."""
+    yield fabric.converged, {"after_teardown": True}
     yield teardown.stay_down, {"seconds": 10}
-    yield ritual.caches_dropped, {"floor_mib": stack.memory.floor_mib}
+    yield ritual.caches_dropped, {}
     yield bind.bound, {}
 
 
-def changes(job: Job, stack: Stack) -> list[str]:
+def changes(job: Job) -> list[str]:
     """Names of the operations that would change something, as module.operation, each once."""
     found = []
     for rank, host in enumerate(job.hosts):
-        node = PAIR.nodes[rank]
-        todo = [(call, {"rank": rank, **words}) for call, words in steps(job, rank, stack)]
-        todo += [(fabric.converged, {"node": node, "after_teardown": True}), *wide_steps(stack)]
-        for call, words in todo:
+        for call, words in (*steps(), *wide_steps()):
             inner = call._inner  # type: ignore[attr-defined]
-            metas = add_op(job.state, call, job=job, host=host, **words)
+            metas = add_op(job.state, call, here=Here(job, rank), host=host, **words)
             if metas[host].will_change:
                 found.append(f"{inner.__module__.rsplit('.', 1)[1]}.{inner.__name__}")
     return list(dict.fromkeys(found))
@@ -85,7 +81,7 @@ def run(stacks: tuple[Stack, Stack], snapshots: list[Snapshot], answers: list[st
     known = tuple({lab.name: lab, dsf.name: dsf}.get(name) or load(name) for name in names())
     job = made_job(PAIR, snapshots, lab, known)
     job.answers[False] = answers
-    return changes(job, lab)
+    return changes(job)
 
 
 def test_a_pair_that_serves_as_wanted_is_left_alone(stacks: tuple[Stack, Stack]) -> None:
@@ -95,7 +91,7 @@ def test_a_pair_that_serves_as_wanted_is_left_alone(stacks: tuple[Stack, Stack])
 def test_one_that_does_not_answer_is_taken_down_and_launched(stacks: tuple[Stack, Stack]) -> None:
     assert run(stacks, running(PAIR, *stacks), ["no completion"]) == [
         "teardown.ended",
-        "ping.ping",
+        "ping.crossed",
         "teardown.stay_down",
         "ritual.caches_dropped",
         "bind.bound",

@@ -38,6 +38,7 @@ import sys
 from run.command import Failed
 
 COMMANDS = {
+    "snapshot": "snapshot",
     "cpufreq": "clocks.cpufreq",
     "ranks": "launch.ranks",
     "holders": "memory.holders",
@@ -53,7 +54,6 @@ COMMANDS = {
     "rdma": "network.rdma",
     "journal": "run.journal",
     "lease": "run.lease",
-    "snapshot": "snapshot",
     "logind": "systemd.logind",
     "units": "systemd.units",
     "userunits": "systemd.userunits",

@@ -50,11 +50,10 @@ WHEN_ASKED = {
     "leftovers": "model.place",
     "holders": "memory.holders",
 }
-PARTS = {**ALWAYS, **WHEN_ASKED}
 
 
 def answer(name: str, ask: dict[str, Any]) -> Any:
-    module, _, function = PARTS[name].partition(":")
+    module, _, function = (ALWAYS.get(name) or WHEN_ASKED[name]).partition(":")
     try:
         return getattr(importlib.import_module(module), function or "section")(ask)
     except (Failed, OSError, ValueError, LookupError, TypeError, AttributeError) as error:

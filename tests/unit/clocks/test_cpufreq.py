@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from deploys.steps.begin import host_settings
 from facts.clocks.cpufreq import Cpufreq, parse
 from facts.state import HostState, state_of
+from inventory.host_settings import shipped
 from operations.clocks.cpufreq import (
     UNIT,
     UNIT_PATH,
@@ -162,7 +162,7 @@ def test_the_boot_unit_sets_the_governor_that_is_wanted_and_no_other(want: str) 
 def test_the_boot_unit_comes_after_every_known_owner_and_after_the_target_they_wait_for() -> None:
     text = unit_text("schedutil", None).decode()
     after = {word for line in text.splitlines() for word in line.partition("After=")[2].split()}
-    assert after >= {*host_settings()["governor_owners"], "multi-user.target"}
+    assert after >= {*shipped().governor_owners, "multi-user.target"}
 
 
 # Caps

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from deploys.steps.begin import host_settings
 from facts.run.unknown import Unknown
 from facts.state import state_of
 from facts.systemd.services import DROP_IN, Services
+from inventory.host_settings import shipped
 from operations.clocks.governor_owners import changes, left_over, other_owners
 from operations.systemd.services import Changes
 from tests.plan.made_pair import PROFILES, absent_unit, unit
 
 Units = dict[str, dict[str, str]]
-OWNERS = host_settings()["governor_owners"]
+OWNERS = shipped().governor_owners
 
 
 def owners(units: Units, writers: Units | None = None, triggers: Units | None = None) -> Services:

@@ -14,7 +14,7 @@ from tests.unit.on_host import module
 cpufreq = module("clocks.cpufreq")
 kinds = module("undo.kinds")
 restore = module("undo.restore")
-crontab, holds, scopes = map(module, ("crontab", "holds", "scopes"))
+crontab, holds, scopes = map(module, ("watchdogs.crontab", "watchdogs.holds", "systemd.scopes"))
 journal = module("run.journal")
 units = module("systemd.units")
 
@@ -56,7 +56,7 @@ def test_a_command_that_sets_a_governor_is_told_from_one_that_reads_it(
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder of a host's units."""
-    monkeypatch.setattr(scopes, "SYSTEM_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(scopes, "UNIT_FOLDERS", (str(tmp_path),))
     return tmp_path
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deploys.steps.begin import host_settings
 from facts.look.machine import Machine, Sensor, gpu, parse
 from facts.state import state_of, unread
+from inventory.host_settings import shipped
 from operations.clocks import cpufreq
 from operations.look.items import graphics, heat, hottest, items
 from operations.memory import sysctl
@@ -35,7 +35,7 @@ from tests.plan.made_pair import (
     unit,
 )
 
-SERVICES = (*host_settings()["services_down"], *host_settings()["maintenance_held"])
+SERVICES = (*shipped().services_down, *shipped().maintenance_held)
 MACHINE: dict[str, Any] = {
     "os": "Ubuntu 24.04.3 LTS",
     "product": "NVIDIA_DGX_Spark",
@@ -71,7 +71,7 @@ def look(lab: Stack, dsf: Stack) -> Callable[[Snapshot], dict[str, Item]]:
     def look_at(snapshot: Snapshot) -> dict[str, Item]:
         wanted = cluster()
         state = state_of(snapshot | {"machine": snapshot.get("machine", MACHINE)})
-        found = items(wanted, wanted.head, state, lab, (lab, dsf), host_settings())
+        found = items(wanted, wanted.head, state, lab, (lab, dsf), shipped())
         assert len({i.name for i in found}) == len(found), "two lines of one name"
         return {item.name: item for item in found}
 
@@ -93,7 +93,7 @@ def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: St
         *("boots into", "on-host program", "governor", "governor at boot", "fabric"),
         *("shared memory", "image", "cron lines", "restart policies", "other governor owners"),
         *("sysctl vm.swappiness", "sysctl at boot", "RemoveIPC of logind"),
-        *host_settings()["services_down"],
+        *shipped().services_down,
         *UPDATES,
         "needrestart",
     }
@@ -105,7 +105,7 @@ def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: St
 def test_a_host_that_cannot_be_read_is_unknown_in_every_line(lab: Stack, dsf: Stack) -> None:
     wanted = cluster()
     state = unread("cannot be reached")
-    found = items(wanted, wanted.head, state, lab, (lab, dsf), host_settings())
+    found = items(wanted, wanted.head, state, lab, (lab, dsf), shipped())
     assert {item.verdict for item in found} == {"unknown"}
 
 
@@ -289,7 +289,7 @@ def test_one_drift_is_one_line(
         ("program", {"on-host program"}),
         ("services", {"governor at boot", "other governor owners", *SERVICES}),
         ("maintenance", {"needrestart"}),
-        ("userunits", {f"user unit {name}" for name in host_settings()["user_units_down"]}),
+        ("userunits", {f"user unit {name}" for name in shipped().user_units_down}),
         ("cpufreq", {"governor", "other governor owners"}),
         ("files", {"governor at boot", "sysctl at boot", "needrestart"}),
         ("fabric", {"fabric", *(f"link {port}" for port in PORTS)}),
@@ -396,7 +396,7 @@ def test_the_owners_own_stack_has_its_watchdogs_back(lab: Stack, dsf: Stack) -> 
 
     def lines() -> Item:
         state = state_of(snapshot)
-        found = items(wanted, wanted.head, state, dsf, (lab, dsf), host_settings())
+        found = items(wanted, wanted.head, state, dsf, (lab, dsf), shipped())
         return next(item for item in found if item.name == "cron lines")
 
     assert (lines().verdict, lines().wanted) == ("drift", "none held")
@@ -408,7 +408,7 @@ def test_an_unlocked_stack_cannot_be_told(tmp_path: Path, lab: Stack, dsf: Stack
     unlocked = lab.model_copy(update={"lock": None})
     wanted = cluster()
     state = state_of(bare(wanted, 0, lab, dsf) | {"machine": MACHINE})
-    found = {i.name: i for i in items(wanted, wanted.head, state, unlocked, (), host_settings())}
+    found = {i.name: i for i in items(wanted, wanted.head, state, unlocked, (), shipped())}
     assert (found["image"].verdict, found["model files"].verdict) == ("unknown", "unknown")
 
 

@@ -218,10 +218,10 @@ def test_a_title_is_the_program_and_what_an_interpreter_runs(argv: list[str], sa
 
 
 def test_a_service_is_one_program_by_its_largest_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    crontab = holders.crontab
-    made = [crontab.Process(pid, 1, 0, [f"part{pid}"]) for pid in (901, 902, 903)]
+    processes = holders.processes
+    made = [processes.Process(pid, 1, 0, [f"part{pid}"]) for pid in (901, 902, 903)]
     groups = {901: "0::/system.slice/a.service", 902: "0::/system.slice/a.service", 903: "0::/"}
-    monkeypatch.setattr(crontab, "processes", lambda: iter(made))
+    monkeypatch.setattr(processes, "processes", lambda: iter(made))
     monkeypatch.setattr(holders, "read", lambda path: groups.get(int(path.split("/")[2])))
     monkeypatch.setattr(holders, "private_mib", lambda pid: {901: 40.0, 902: 70.0, 903: 5.0}[pid])
     monkeypatch.setattr(holders, "owner", lambda _pid: "milo")

@@ -15,7 +15,7 @@ from pyinfra.api.operations import run_ops
 
 from facts.run.program import END
 from operations.model import fetch
-from operations.run.job import Job
+from operations.run.job import Here, Job
 from stacks.definition import Stack
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import bare, cluster, locked
@@ -76,8 +76,7 @@ def run(job: Job, stack: Stack, hub_only: bool = False) -> None:
     add_op(
         job.state,
         fetch.brought,
-        job=job,
-        stack=stack,
+        here=Here(job, 0),
         hub_only=hub_only,
         full=False,
         host=job.hosts[0],

@@ -17,7 +17,7 @@ from facts.run.program import END
 from facts.state import state_of
 from operations.look.parity import image_line
 from operations.model.images import complaints, present, request
-from operations.run.job import Job
+from operations.run.job import Here, Job
 from stacks.definition import Stack
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import Snapshot, cluster, dirty, image, locked
@@ -35,7 +35,7 @@ def pulled(stacks: tuple[Stack, Stack], first: Snapshot, answer: Any) -> Job:
     second = dirty(cluster(), 1, lab, dsf)
     responses = {0: {" images run ": [json.dumps(answer), END]}}
     job = made_job(cluster(), [first, second], lab, stacks, responses=responses)
-    words = {"job": job, "rank": 0, "stack": lab}
+    words = {"here": Here(job, 0)}
     add_op(job.state, present, host=job.hosts[0], **words)
     job.state.is_executing = True
     with contextlib.suppress(PyinfraError):
@@ -160,7 +160,7 @@ def test_after_a_pull_no_host_is_taken_for_what_it_was_before(stacks: tuple[Stac
     snapshots = [dirty(cluster(), rank, *stacks) for rank in range(2)]
     responses = {0: {" images run ": [json.dumps(GOOD), END]}}
     job = made_job(cluster(), snapshots, stacks[0], stacks, responses=responses)
-    words = {"job": job, "rank": 0, "stack": stacks[0]}
+    words = {"here": Here(job, 0)}
     add_op(job.state, present, host=job.hosts[0], **words)
     job.state.is_executing = True
     other = job.hosts[1]

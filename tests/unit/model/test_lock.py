@@ -338,7 +338,7 @@ def test_files_that_only_became_known_are_one_line() -> None:
 
 def answered(answer: str, path: Path) -> subprocess.CompletedProcess[bytes]:
     """A change of a lock, settled on a real terminal where a person types `answer`."""
-    ask = f"import sys, tests.unit.test_lock as t; sys.exit(t.settle_made({str(path)!r}))"
+    ask = f"import sys, tests.unit.model.test_lock as t; sys.exit(t.settle_made({str(path)!r}))"
     person, terminal = pty.openpty()
     os.write(person, answer.encode())
     try:

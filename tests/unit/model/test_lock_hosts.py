@@ -20,7 +20,7 @@ from pyinfra.connectors.fake import FakeConnector
 from facts.run.program import END
 from lab.hub import Hub
 from operations.model import lock
-from operations.run.job import Job, milestone
+from operations.run.job import Here, Job, milestone
 from stacks.lock import hosts
 from stacks.lock import hub as source
 from stacks.schema import Lock, LockedModel
@@ -28,7 +28,9 @@ from tests.plan.made_job import made_job
 from tests.plan.made_pair import cluster, dirty, locked
 from tests.unit.on_host import module
 
-detached, proofs, run, survey = map(module, ("detached", "proofs", "run", "survey"))
+detached, proofs, run, survey = map(
+    module, ("run.detached", "model.proofs", "run.command", "model.survey")
+)
 GOOD, OTHER = "a" * 64, "b" * 64
 REVISION = "1" * 40
 FILES = [
@@ -123,7 +125,7 @@ def settled(
     wanted = cluster(lock_dir=str(tmp_path))
     job = made_job(wanted, [dirty(wanted, n, lab, dsf) for n in range(2)], lab, (lab, dsf))
     job.figures["survey"] = surveys
-    words = {"job": job, "stack": lab}
+    words = {"here": Here(job, 0)}
     model = ("lab/tiny", "main")
     add_op(job.state, lock.asked, host=job.hosts[0], model=model, **words)
     add_op(job.state, lock.settled, host=job.hosts[0], yes=yes, **words)
@@ -302,14 +304,16 @@ def surveys_of(
     job = made_job(wanted, made, cached, (lab, dsf), "lock", told)
     requests: list[str] = []
     add_op(
-        job.state, lock.asked, host=job.hosts[0], job=job, stack=cached,
+        job.state, lock.asked, host=job.hosts[0], here=Here(job, 0),
         model=("lab/tiny", revision),
     )  # fmt: skip
-    add_op(job.state, milestone, host=job.hosts[1], job=job, title="Hub")  # the same step there
+    add_op(
+        job.state, milestone, host=job.hosts[1], here=Here(job, 0), title="Hub"
+    )  # the same step there
     for rank, host in enumerate(job.hosts):
         if not reads:
             break
-        add_op(job.state, lock.surveyed, host=host, job=job, rank=rank, stack=cached)
+        add_op(job.state, lock.surveyed, host=host, here=Here(job, rank))
     job.state.is_executing = True
     given = FakeConnector.run_shell_command
 

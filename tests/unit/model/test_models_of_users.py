@@ -18,7 +18,8 @@ from lab.hub import Hub
 from tests.unit.on_host import just_before, module
 
 aside, detached, fetch, journal, place, proofs = map(
-    module, ("aside", "detached", "fetch", "journal", "place", "proofs")
+    module,
+    ("model.aside", "run.detached", "model.fetch", "run.journal", "model.place", "model.proofs"),
 )
 Failed = module("run.command").Failed
 pytestmark = pytest.mark.skipif(bool(os.getuid()), reason="only root writes for somebody else")

@@ -14,6 +14,7 @@ from pyinfra.api.operations import run_ops
 from facts.run.program import END
 from operations.model.shards import verified
 from operations.run.detached import told, volume
+from operations.run.job import Here
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import cluster, dirty, locked
 
@@ -30,7 +31,7 @@ def test_after_a_full_read_no_host_is_taken_for_what_it_was_before(
     found = {"active": False, "subject": "a read", "progress": None, "answer": answer}
     responses = {0: {"shards run": [json.dumps(found), END]}}
     job = made_job(cluster(), snapshots, stacks[0], stacks, responses=responses)
-    add_op(job.state, verified, job=job, rank=0, stack=stacks[0], host=job.hosts[0])
+    add_op(job.state, verified, here=Here(job, 0), host=job.hosts[0])
     job.state.is_executing = True
     other = job.hosts[1]
     job.read(other)

@@ -21,8 +21,17 @@ from tests.unit.on_host import module, tree
 fetch, shards, lend, proofs, detached, journal, place, download, restore, aside = map(
     module,
     (
-        *("fetch", "shards", "lend", "proofs", "detached", "journal", "place", "download"),
-        *("restore", "aside"),
+        *(
+            "model.fetch",
+            "model.shards",
+            "model.lend",
+            "model.proofs",
+            "run.detached",
+            "run.journal",
+            "model.place",
+            "model.download",
+        ),
+        *("undo.restore", "model.aside"),
     ),
 )
 REPOSITORY = "lab/tiny"

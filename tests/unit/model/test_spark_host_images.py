@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.on_host import module
 
-containers, images, run = map(module, ("containers", "images", "run"))
+containers, images, run = map(module, ("engines.containers", "model.images", "run.command"))
 REPOSITORY, DIGEST = "10.0.2.100:5000/lab-engine", f"sha256:{'a' * 64}"
 
 

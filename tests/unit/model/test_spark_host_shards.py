@@ -16,7 +16,9 @@ import pytest
 
 from tests.unit.on_host import Cut, module
 
-shards, proofs, reading, detached = map(module, ("shards", "proofs", "reading", "detached"))
+shards, proofs, reading, detached = map(
+    module, ("model.shards", "model.proofs", "model.reading", "run.detached")
+)
 LOCK = "a" * 64
 
 Entry = dict[str, Any]

@@ -11,15 +11,15 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
-from operations.launch.ping import ping
-from operations.run.job import Job
+from operations.launch.ping import crossed
+from operations.run.job import Here, Job
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import PORTS, bare, cluster, dirty, locked
 
 PAIR = cluster()
 
 
-def pinged(folder: Path, fabric_too: bool, old_fabric: bool, addresses: bool = True) -> Job:
+def pinged(folder: Path, old_fabric: bool, fabric_too: bool = False, addresses: bool = True) -> Job:
     """Run the operation on the head of a pair that serves nothing."""
     stacks = locked("lab", folder / "locks"), locked("dsf-lab", folder / "locks")
     made = dirty if old_fabric else bare
@@ -27,7 +27,8 @@ def pinged(folder: Path, fabric_too: bool, old_fabric: bool, addresses: bool = T
     if not addresses:
         snapshots[0]["fabric"]["interfaces"][PORTS[0]]["addresses"] = []
     job = made_job(PAIR, snapshots, stacks[0], stacks)
-    add_op(job.state, ping, job=job, rank=0, fabric_too=fabric_too, host=job.hosts[0])
+    job.settles = fabric_too
+    add_op(job.state, crossed, here=Here(job, 0), host=job.hosts[0])
     job.state.is_executing = True
     with contextlib.suppress(PyinfraError):
         run_ops(job.state)
@@ -45,7 +46,7 @@ def sizes(job: Job) -> list[str]:
 def test_a_fabric_that_is_left_alone_is_asked_for_its_own_mtu(
     tmp_path: Path, fabric_too: bool, old_fabric: bool, size: str
 ) -> None:
-    job = pinged(tmp_path, fabric_too, old_fabric)
+    job = pinged(tmp_path, old_fabric, fabric_too)
     assert (sizes(job), job.problem) == ([size], None)
 
 

@@ -16,7 +16,7 @@ from pyinfra.api.operations import run_ops
 from facts.run.program import END
 from operations.launch import rdma
 from operations.launch.rdma import Exchange, average_gbps, exchanged, exchanges, judged, lacking
-from operations.run.job import Job
+from operations.run.job import Here, Job
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import PORTS, bare, cluster, locked, roce
 from tests.unit.network.test_netplan import DUAL, converged
@@ -131,7 +131,7 @@ def tried(
     }
     answers = {words: [json.dumps(answer), END] for words, answer in said.items()}
     job = made_job(PAIR, snapshots, stacks[0], stacks, responses={0: answers, 1: answers})
-    add_op(job.state, exchanged, job=job, host=job.hosts[0])
+    add_op(job.state, exchanged, here=Here(job, 0), host=job.hosts[0])
     job.state.is_executing = True
     with contextlib.suppress(PyinfraError):
         run_ops(job.state)

@@ -35,7 +35,7 @@ def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return 0, "", ""
 
     monkeypatch.setattr(fabric, "run", run)
-    monkeypatch.setattr(fabric.network, "live", lambda _: {})
+    monkeypatch.setattr(fabric.live, "live", lambda _: {})
     for name in ("STATE", "TRIAL", "ETC"):
         monkeypatch.setattr(fabric, name, str(tmp_path / name.lower()))
     monkeypatch.setattr(journal, "ROOT", str(tmp_path / "journal"))

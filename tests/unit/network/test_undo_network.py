@@ -390,7 +390,7 @@ def test_of_a_trial_that_a_power_cut_ended_nothing_is_left_to_undo(trials: Trial
 REAL = """
 import sys
 sys.path.insert(0, {program!r})
-import network
+from network import live as network
 real = network.run
 # Never the netplan of the machine that runs this test: it is not held by the namespace.
 network.run = lambda argv, **more: (127, "", "") if argv[0] == "netplan" else real(argv, **more)

@@ -16,8 +16,8 @@ import pytest
 
 from tests.unit.on_host import just_before, module
 
-homes, journal, kinds = map(module, ("homes", "journal", "kinds"))
-holds, scopes = map(module, ("holds", "scopes"))
+homes, journal, kinds = map(module, ("run.homes", "run.journal", "undo.kinds"))
+holds, scopes = map(module, ("watchdogs.holds", "systemd.scopes"))
 userunits = module("systemd.userunits")
 Failed = module("run.command").Failed
 # Where root runs the tests the home is somebody else's.

@@ -15,13 +15,14 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import add_op, operation
 from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
-from pyinfra.context import host as here
+from pyinfra.context import host as current
 
 import operations.run.job
 from facts.snapshot import Reader
 from facts.state import HostState, unread
 from operations.run.job import (
     Commands,
+    Here,
     Job,
     barrier,
     close,
@@ -77,10 +78,10 @@ def act(word: str) -> Commands:
 
 
 @operation()
-def refused_on(job: Job, rank: int, sentence: str) -> Commands:
+def refused_on(here: Here, sentence: str) -> Commands:
     """Refuse on one rank."""
-    if here.name == job.hosts[rank].name:
-        yield refuse(job, sentence)
+    if current.name == here.host.name:
+        yield refuse(here.job, sentence)
 
 
 def execute(job: Job) -> None:
@@ -104,7 +105,7 @@ def test_the_first_reason_stays() -> None:
 def test_no_host_passes_a_barrier_behind_a_failed_one() -> None:
     job = three_hosts(fails_on_second="first")
     for name, call in (("a", barrier), ("b", barrier)):
-        add_op(job.state, call, job=job, title=f"Stage {name}")
+        add_op(job.state, call, here=Here(job, 0), title=f"Stage {name}")
         add_op(job.state, act, "first" if name == "a" else "second")
     execute(job)
     assert [words(job, rank) for rank in range(3)] == [["first"]] * 3
@@ -115,9 +116,9 @@ def test_no_host_passes_a_barrier_behind_a_failed_one() -> None:
 def test_a_refusal_on_one_host_stops_all_with_its_sentence(
     job: Job, caplog: pytest.LogCaptureFixture
 ) -> None:
-    add_op(job.state, barrier, job=job, title="Stage a")
-    add_op(job.state, refused_on, job=job, rank=2, sentence="spark3: odd")
-    add_op(job.state, barrier, job=job, title="Stage b")
+    add_op(job.state, barrier, here=Here(job, 0), title="Stage a")
+    add_op(job.state, refused_on, here=Here(job, 2), sentence="spark3: odd")
+    add_op(job.state, barrier, here=Here(job, 0), title="Stage b")
     add_op(job.state, act, "second")
     execute(job)
     assert [words(job, rank) for rank in range(3)] == [[], [], []]
@@ -127,9 +128,9 @@ def test_a_refusal_on_one_host_stops_all_with_its_sentence(
 
 def test_a_milestone_keeps_no_host_back() -> None:
     job = three_hosts(fails_on_second="first")
-    add_op(job.state, milestone, job=job, title="Ranks down")
+    add_op(job.state, milestone, here=Here(job, 0), title="Ranks down")
     add_op(job.state, act, "first")
-    add_op(job.state, milestone, job=job, title="Quiet")
+    add_op(job.state, milestone, here=Here(job, 0), title="Quiet")
     add_op(job.state, act, "second")
     execute(job)
     assert [words(job, rank) for rank in range(3)] == [
@@ -141,8 +142,8 @@ def test_a_milestone_keeps_no_host_back() -> None:
 
 
 def test_barriers_of_all_hosts_make_one_stage(job: Job) -> None:
-    add_op(job.state, barrier, job=job, title="Fabric")
-    add_op(job.state, barrier, job=job, title="Bind")
+    add_op(job.state, barrier, here=Here(job, 0), title="Fabric")
+    add_op(job.state, barrier, here=Here(job, 0), title="Bind")
     execute(job)
     assert [stage.title for stage in job.stages] == ["Fabric", "Bind"]
     assert job.stages[0].seconds is not None
@@ -150,7 +151,7 @@ def test_barriers_of_all_hosts_make_one_stage(job: Job) -> None:
 
 
 def test_planning_enters_no_stage_and_writes_no_receipt(job: Job, home: Path) -> None:
-    add_op(job.state, barrier, job=job, title="Fabric")
+    add_op(job.state, barrier, here=Here(job, 0), title="Fabric")
     close(job)
     assert job.stages == []
     assert list(home.iterdir()) == []

@@ -113,7 +113,7 @@ def test_an_undo_at_the_console_waits_for_a_run(clock: list[float]) -> None:
 
 def test_a_process_that_lives_has_not_ended_and_one_that_is_gone_has() -> None:
     assert not control.has_ended(control.origin())
-    say = "from operations.control import origin; print(origin(), flush=True); input()"
+    say = "from operations.run.control import origin; print(origin(), flush=True); input()"
     child = subprocess.Popen(
         [sys.executable, "-c", say], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

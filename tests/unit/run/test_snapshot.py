@@ -235,8 +235,7 @@ def test_the_command_runs_this_program_whatever_is_installed(
     home = tmp_path / "spark_host"
     if installed != "absent":
         home.mkdir()
-        for path in PROGRAM.glob("*.py"):
-            (home / path.name).write_bytes(path.read_bytes())
+        shutil.copytree(PROGRAM, home, dirs_exist_ok=True)
         sha256 = program_sha256() if installed == "same" else "0" * 64
         (home / "SHA256").write_text(f"{sha256}\n")
         if installed == "older":

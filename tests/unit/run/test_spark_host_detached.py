@@ -113,7 +113,7 @@ def test_two_kinds_of_work_on_model_files_never_meet(
     asked = {"directory": "/m", "lock": "a" * 64, "revision": "1" * 40, "full": False}
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
     with pytest.raises(detached.Failed, match="earlier work is at work here"):
-        module(one).main(["run", "0"])
+        module(f"model.{one}").main(["run", "0"])
 
 
 def worked(request: dict[str, Any]) -> dict[str, Any]:

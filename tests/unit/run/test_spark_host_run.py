@@ -61,4 +61,4 @@ def test_docker_is_asked_at_the_socket_that_the_state_is_read_from(docker: Any) 
         check=False,
         capture_output=True,
     )
-    assert set(seen.read_text().split()) == {f"unix://{module('containers').SOCKET}"}
+    assert set(seen.read_text().split()) == {f"unix://{module('engines.containers').SOCKET}"}

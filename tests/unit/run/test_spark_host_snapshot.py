@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,7 +72,8 @@ def test_a_part_that_fails_says_why_and_the_others_answer(
     def broken(_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(snapshot, "SECTIONS", {"memory": snapshot.memory, "boot": broken})
+    monkeypatch.setattr(snapshot, "ALWAYS", {"memory": "memory.memory", "boot": "made_up"})
+    monkeypatch.setitem(sys.modules, "made_up", SimpleNamespace(section=broken))
     answer = snapshot.main([json.dumps(ASK)])
     assert answer["boot"]["unknown"].startswith(type(error).__name__)
     assert "meminfo_kib" in answer["memory"]
@@ -84,10 +86,12 @@ def test_a_part_that_never_answers_keeps_none_of_the_others(
         threading.Event().wait()
 
     monkeypatch.setattr(snapshot, "LIMIT_S", 1)
-    monkeypatch.setitem(snapshot.SECTIONS, "crontab", dead)
-    monkeypatch.setitem(snapshot.SECTIONS, "boot", lambda _: {"kernel": "6.12"})
+    made_up = SimpleNamespace(section=dead, boot=lambda _: {"kernel": "6.12"})
+    monkeypatch.setitem(sys.modules, "made_up", made_up)
+    monkeypatch.setitem(snapshot.ALWAYS, "crontab", "made_up")
+    monkeypatch.setitem(snapshot.ALWAYS, "boot", "made_up:boot")
     answer = snapshot.main([json.dumps(ASK)])
-    assert list(answer) == list(snapshot.SECTIONS)
+    assert list(answer) == list(snapshot.ALWAYS)
     assert answer["boot"] == {"kernel": "6.12"}
     assert answer["crontab"]["unknown"].startswith("no answer in 1 s")
     assert all(thread.daemon for thread in threading.enumerate() if thread.name.endswith("(work)"))
@@ -100,8 +104,10 @@ def test_more_parts_on_a_dead_mount_than_are_read_at_once_keep_none_of_the_other
         threading.Event().wait()
 
     names = [f"dead{number}" for number in range(snapshot.WORKERS + 1)]
-    sections = {**dict.fromkeys(names, dead), "boot": lambda _: {"kernel": "6.12"}}
-    monkeypatch.setattr(snapshot, "SECTIONS", sections)
+    made_up = SimpleNamespace(section=dead, boot=lambda _: {"kernel": "6.12"})
+    monkeypatch.setitem(sys.modules, "made_up", made_up)
+    parts = {**dict.fromkeys(names, "made_up"), "boot": "made_up:boot"}
+    monkeypatch.setattr(snapshot, "ALWAYS", parts)
     monkeypatch.setattr(snapshot, "STUCK_S", 0.1)
     monkeypatch.setattr(snapshot, "LIMIT_S", 1)
     answer = snapshot.main([json.dumps(ASK)])
@@ -113,17 +119,19 @@ def test_the_sum_over_the_installed_program_is_the_one_that_was_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "spark_host"
-    monkeypatch.setattr(snapshot, "INSTALLED", str(home))
-    assert snapshot.program(ASK) == {"sha256": None}
+    installed = module("run.installed")
+    monkeypatch.setattr(installed, "INSTALLED", str(home))
+    assert installed.program(ASK) == {"sha256": None}
     home.mkdir()
-    for path in sources():
-        (home / path.name).write_bytes(path.read_bytes())
+    for name in sources():
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_bytes((PROGRAM / name).read_bytes())
     (home / "SHA256").write_text("of no account\n")
     (home / "__pycache__").mkdir()
-    assert snapshot.program(ASK) == {"sha256": program_sha256()}
-    with (home / "run.py").open("ab") as file:
+    assert installed.program(ASK) == {"sha256": program_sha256()}
+    with (home / "snapshot.py").open("ab") as file:
         file.write(b"\n")
-    assert snapshot.program(ASK) != {"sha256": program_sha256()}
+    assert installed.program(ASK) != {"sha256": program_sha256()}
 
 
 def test_every_answer_ends_with_the_mark() -> None:
@@ -185,7 +193,7 @@ def test_the_usage_lists_every_command_there_is() -> None:
     lines = re.findall(r"python3 spark_host (\w+) +([a-z|]*)", program["__doc__"])
     assert {command for command, _ in lines} == set(program["COMMANDS"])
     for command, actions in lines:
-        text = (PROGRAM / f"{command}.py").read_text()
+        text = (PROGRAM / f"{program['COMMANDS'][command].replace('.', '/')}.py").read_text()
         missing = [one for one in actions.split("|") if not re.search(rf"\b{one}\b", text)]
         assert missing == [], command
 
@@ -218,8 +226,9 @@ def test_a_connection_of_networkmanager_is_read_without_its_secrets(
         "[ipv4]\naddress1=192.168.101.1/24,192.168.101.254\nmethod=manual\npassword=address1=1\n"
     )
     (tmp_path / "cx7.nmconnection").write_text(text)
-    monkeypatch.setattr(snapshot, "PROFILES", (str(tmp_path), str(tmp_path / "absent")))
-    assert snapshot.profiles() == {
+    addresses = module("network.addresses")
+    monkeypatch.setattr(addresses, "PROFILES", (str(tmp_path), str(tmp_path / "absent")))
+    assert addresses.profiles() == {
         f"{tmp_path}/cx7.nmconnection": "interface-name=enp1s0f1np1\n"
         "address1=192.168.101.1/24,192.168.101.254\nmethod=manual"
     }
@@ -238,5 +247,6 @@ def test_a_networkd_that_configures_nothing_is_said(
         (usr / "systemd-networkd.service").write_text("[Service]\n")
     if target:
         (etc / "systemd-networkd.service").symlink_to(target)
-    monkeypatch.setattr(snapshot.units, "FOLDERS", (str(etc), str(usr)))
-    assert snapshot.networkd() == said
+    addresses = module("network.addresses")
+    monkeypatch.setattr(addresses.units, "FOLDERS", (str(etc), str(usr)))
+    assert addresses.networkd() == said

@@ -55,7 +55,7 @@ def test_a_kernel_command_line_that_asks_for_the_same_is_no_fault(words: str) ->
 def test_the_files_of_grub_are_searched_for_the_word_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    snapshot = module("snapshot")
+    found = module("systemd.boot")
     files = {
         "/etc/default/grub": 'GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX="quiet loglevel=5"\n',
         str(tmp_path / "a.cfg"): '#GRUB_CMDLINE_LINUX="5"\n',
@@ -63,7 +63,7 @@ def test_the_files_of_grub_are_searched_for_the_word_itself(
     }
     for path in list(files)[1:]:
         Path(path).touch()
-    monkeypatch.setattr(snapshot, "read", files.get)
-    monkeypatch.setattr(snapshot.glob, "glob", lambda _: list(files)[1:])
-    assert snapshot.bootloader_files(["5"]) == [str(tmp_path / "b.cfg")]
-    assert snapshot.bootloader_files([]) == []
+    monkeypatch.setattr(found, "read", files.get)
+    monkeypatch.setattr(found.glob, "glob", lambda _: list(files)[1:])
+    assert found.bootloader_files(["5"]) == [str(tmp_path / "b.cfg")]
+    assert found.bootloader_files([]) == []

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from deploys.steps.begin import host_settings
 from facts.state import HostState, state_of
+from inventory.host_settings import shipped
 from operations.systemd import maintenance
 from operations.systemd.maintenance import at_work, needrestart_missing, runs, unread, unsettled
 from operations.systemd.services import plan
@@ -28,7 +28,7 @@ from tests.plan.made_pair import (
 )
 from tests.unit.on_host import module
 
-NAMES: list[str] = host_settings()["maintenance_held"]
+NAMES = shipped().maintenance_held
 
 
 def made(tmp_path: Path, kind: Callable[..., Snapshot]) -> Snapshot:

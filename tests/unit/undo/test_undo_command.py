@@ -19,7 +19,7 @@ from stacks.definition import load, names
 from tests.unit.on_host import module
 
 engines, journal, kinds, restore, undo = map(
-    module, ("engines", "journal", "kinds", "restore", "undo")
+    module, ("engines.engines", "run.journal", "undo.kinds", "undo.restore", "undo.undo")
 )
 KNOWN = [load(name) for name in names()]
 SIGNS = json.loads(engine_signs(KNOWN))

@@ -87,7 +87,7 @@ def test_a_starter_is_found_behind_what_a_table_says_around_it(
 ) -> None:
     """Assignments of the table, units that a line starts, folders whose scripts it runs."""
     tmp = spool.parent
-    monkeypatch.setattr(crontab.mentions, "UNIT_FOLDERS", (str(tmp),))
+    monkeypatch.setattr(crontab.mentions.scopes, "UNIT_FOLDERS", (str(tmp),))
     for path in (tmp / "ready.sh", tmp / "guards" / "up"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(STARTS)
@@ -117,7 +117,7 @@ def test_what_starts_nothing_is_no_starter(
     spool: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     tmp = spool.parent
-    monkeypatch.setattr(crontab.mentions, "UNIT_FOLDERS", (str(tmp),))
+    monkeypatch.setattr(crontab.mentions.scopes, "UNIT_FOLDERS", (str(tmp),))
     (tmp / "eng.service").write_text("[Service]\nExecStart=/usr/bin/docker start glm\n")
     (tmp / "other.service").write_text("[Service]\nExecStart=/bin/true\n")
     (tmp / "guards.off").mkdir()

@@ -16,7 +16,7 @@ from facts.watchdogs import starters as facts_starters
 from operations.watchdogs.resurrection import plan, unit_source
 from tests.unit.on_host import module
 
-holds, scopes, crontab = map(module, ("holds", "scopes", "crontab"))
+holds, scopes, crontab = map(module, ("watchdogs.holds", "systemd.scopes", "watchdogs.crontab"))
 UP = "#!/bin/sh\ncurl -sf localhost:8888/health || docker compose -p dsf up -d\n"
 
 Write = Callable[..., Path]
@@ -45,7 +45,7 @@ def mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def starters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mentions: ModuleType) -> Any:
     made = module("watchdogs.starters")
     folders = (str(tmp_path / "etc"), str(tmp_path / "usr/lib"))
-    monkeypatch.setattr(scopes, "SYSTEM_FOLDERS", folders)
+    monkeypatch.setattr(scopes, "UNIT_FOLDERS", folders)
     monkeypatch.setattr(made, "AT_FOLDERS", (str(tmp_path / "at"),))
     monkeypatch.setattr(holds, "RECORD", str(tmp_path / "held.json"))
     # No manager speaks for this tree: what the files say is what there is.
@@ -181,7 +181,7 @@ def test_a_unit_that_starts_an_engines_unit_is_one_too(
 ) -> None:
     etc = write("etc/eng.service", "[Service]\nExecStart=/usr/bin/docker start glm\n").parent
     write("etc/again.service", "[Service]\nExecStart=/bin/systemctl restart eng\n")
-    monkeypatch.setattr(mentions, "UNIT_FOLDERS", (str(etc),))
+    monkeypatch.setattr(mentions.scopes, "UNIT_FOLDERS", (str(etc),))
     found = {unit.name: unit.direct for unit in read(starters).units}
     assert found == {"eng.service": True, "again.service": False}
 

@@ -13,7 +13,8 @@ import os
 import stat
 from typing import Any
 
-from run import entries, homes, journal
+from run import homes, journal
+from run.verdicts import subject, verdict
 
 from model import reading
 
@@ -58,21 +59,21 @@ def clear(directory: str, name: str, then: str) -> str | None:
 
 def look(entry: dict[str, Any]) -> dict[str, str]:
     """The verdict of undo on one entry, as in kinds.py."""
-    path, kept = entries.subject(entry), entry["value"]
+    path, kept = subject(entry), entry["value"]
     if not os.path.lexists(kept):
         word = "same" if os.path.lexists(path) else "gone"
-        return entries.verdict(path, word, "" if word == "same" else f"{kept} was removed since")
+        return verdict(path, word, "" if word == "same" else f"{kept} was removed since")
     if not os.path.lexists(path):
-        return entries.verdict(path, "restore")
+        return verdict(path, "restore")
     if os.path.islink(kept) or not os.path.isfile(kept) or path.endswith(WEIGHTS):
-        return entries.verdict(path, "gone", f"the pinned file stays; what lay there is {kept}")
+        return verdict(path, "gone", f"the pinned file stays; what lay there is {kept}")
     if os.path.isfile(path) and reading.sha256(path) in entry["ours"]:
-        return entries.verdict(path, "restore")
-    return entries.verdict(path, "edited", f"changed since; what lay there before is {kept}")
+        return verdict(path, "restore")
+    return verdict(path, "edited", f"changed since; what lay there before is {kept}")
 
 
 def give(entry: dict[str, Any]) -> None:
-    with homes.pinned(entry["value"]) as old, homes.pinned(entries.subject(entry)) as new:
+    with homes.pinned(entry["value"]) as old, homes.pinned(subject(entry)) as new:
         os.rename(old, new)
     # The folder goes with the last that was in it.
     journal.remove_folder(os.path.dirname(entry["value"]))

@@ -14,8 +14,9 @@ import pwd
 from collections.abc import Iterator
 from typing import Any
 
-from run import entries, homes, journal
+from run import homes, journal
 from run.command import Failed, run
+from run.verdicts import subject, verdict
 
 from systemd import scopes
 
@@ -96,23 +97,23 @@ def down(todo: list[dict[str, str]]) -> dict[str, Any]:
 
 def look(entry: dict[str, Any]) -> dict[str, str]:
     """Only what ran has to run again; the mask is a file entry of its own."""
-    user, name = entries.subject(entry).split(" ")
+    user, name = subject(entry).split(" ")
     label = f"unit {name} of {user}"
     try:
         systemctl = scopes.manager(user, pwd.getpwnam(user).pw_uid)
     except KeyError:
-        return entries.verdict(label, "gone", "there is no such user any more")
+        return verdict(label, "gone", "there is no such user any more")
     if entry["value"] != "active" or systemctl is None:  # it starts with the user's next session
-        return entries.verdict(label, "same")
+        return verdict(label, "same")
     now = scopes.shown(systemctl, [name]).get(name, {}).get("ActiveState")
-    return entries.verdict(label, "same" if now == "active" else "restore")
+    return verdict(label, "same" if now == "active" else "restore")
 
 
 def give(entries: list[dict[str, Any]]) -> None:
     """One that does not start keeps none of the others down."""
     said = []
     for entry in entries:
-        user, name = entries.subject(entry).split(" ")
+        user, name = subject(entry).split(" ")
         try:
             tell(user, "daemon-reload")
             tell(user, "start", "--", name)

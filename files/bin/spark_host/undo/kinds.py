@@ -1,4 +1,4 @@
-"""Giving back one entry of the journal: how it stands now (run/entries.py), and restoring it."""
+"""Giving back one entry of the journal: how it stands now (run/verdicts.py), and restoring it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memory import sysctls
 from network import manager
 from run import journal
 from run.command import Failed, read, run
-from run.entries import subject, verdict
+from run.verdicts import subject, verdict
 from systemd import units
 from watchdogs import crontab
 

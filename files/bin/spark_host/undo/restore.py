@@ -14,8 +14,9 @@ from clocks import cpufreq
 from engines import containers
 from model import aside
 from network import fabric, live
-from run import entries, journal
+from run import journal
 from run.command import Failed
+from run.verdicts import subject, verdict
 from systemd import links, logind, units, userunits
 from watchdogs import holds, starters
 
@@ -69,7 +70,7 @@ def named(entries: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
 
 def was_live(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any] | None]:
     """{link: its state before the first change}, as live.py reads it."""
-    return {entries.subject(e): json.loads(e["value"]) for e in named(entries, "link")}
+    return {subject(e): json.loads(e["value"]) for e in named(entries, "link")}
 
 
 def each(
@@ -81,7 +82,7 @@ def each(
             yield entry, ask(entry)
         except ERRORS as error:
             name = entry.get("path") or entry["name"]
-            yield entry, entries.verdict(name, "unread", str(error))
+            yield entry, verdict(name, "unread", str(error))
 
 
 def look(
@@ -91,8 +92,8 @@ def look(
     found: list[tuple[dict[str, Any] | None, dict[str, str]]] = []
     found += each(files_in(entries), lambda e: kinds.look_file(e, forced))
     services = named(entries, "unit")
-    shown = units.show([entries.subject(e) for e in services])
-    found += each(services, lambda e: look_unit(e, shown[entries.subject(e)]))
+    shown = units.show([subject(e) for e in services])
+    found += each(services, lambda e: look_unit(e, shown[subject(e)]))
     found += each(named(entries, userunits.PREFIX), userunits.look)
     found += each(named(entries, "governor"), kinds.look_governor)
     found += each(named(entries, "cpu_max"), kinds.look_cap)
@@ -118,13 +119,13 @@ def look_containers(
         there = containers.inspect_all() if policies and containers.installed() else []
     except Failed as error:
         why = str(error)
-        return [(e, entries.verdict(kinds.container_label(e), "unread", why)) for e in policies]
+        return [(e, verdict(kinds.container_label(e), "unread", why)) for e in policies]
     return list(each(policies, lambda e: kinds.look_container(e, there)))
 
 
 def look_unit(entry: dict[str, Any], now: dict[str, str]) -> dict[str, Any]:
     """Its verdict, and for a timer, path or socket what that starts."""
-    starts = units.started_by(entries.subject(entry), now)
+    starts = units.started_by(subject(entry), now)
     return {**kinds.look_unit(entry, now), "starts": starts}
 
 
@@ -137,10 +138,10 @@ def look_fabric(
     try:
         left = live.differences(was, live.live(was))
     except ERRORS as error:
-        return entries.verdict(FABRIC, "unread", str(error))
+        return verdict(FABRIC, "unread", str(error))
     if left and edited:
-        return entries.verdict(FABRIC, "edited", f"{', '.join(edited)} was edited since")
-    return entries.verdict(FABRIC, "restore" if left else "same", "; ".join(left))
+        return verdict(FABRIC, "edited", f"{', '.join(edited)} was edited since")
+    return verdict(FABRIC, "restore" if left else "same", "; ".join(left))
 
 
 def section(_: dict[str, Any]) -> dict[str, Any]:
@@ -182,9 +183,9 @@ def give_clocks(todo: list[dict[str, Any]], failures: dict[str, str]) -> None:
     for entry in named(todo, "profile"):
         attempt(failures, "power profile", cpufreq.set_profile, entry["value"])
     for entry in named(todo, "cpu_max"):
-        attempt(failures, f"clock cap of {entries.subject(entry)}", kinds.give_cap, entry)
+        attempt(failures, f"clock cap of {subject(entry)}", kinds.give_cap, entry)
     for entry in named(todo, "governor"):
-        attempt(failures, f"governor of {entries.subject(entry)}", kinds.give_governor, entry)
+        attempt(failures, f"governor of {subject(entry)}", kinds.give_governor, entry)
 
 
 def give_back(
@@ -204,14 +205,14 @@ def give_back(
     if files_in(entries, *SYSTEMD):
         attempt(failures, "systemd", units.systemctl, "daemon-reload")
     for entry in named(todo, "sysctl"):
-        attempt(failures, f"sysctl {entries.subject(entry)}", kinds.give_sysctl, entry)
+        attempt(failures, f"sysctl {subject(entry)}", kinds.give_sysctl, entry)
     if files_in(entries, LOGIND):
         attempt(failures, "logind", logind.reload)
-    hands = [entries.subject(e) for e in named(todo, "managed")]
+    hands = [subject(e) for e in named(todo, "managed")]
     if fabric_is == "restore" or ((hands or files_in(todo, NETPLAN)) and fabric_is != "edited"):
         attempt(failures, FABRIC, give_fabric, was_live(entries), hands)
     for entry in named(todo, "aside"):
-        attempt(failures, entries.subject(entry), aside.give, entry)
+        attempt(failures, subject(entry), aside.give, entry)
     for entry in named(todo, "restart"):
         attempt(failures, kinds.container_label(entry), kinds.give_container, entry)
     attempt(failures, "units", kinds.start_units, named(todo, "unit"))
