@@ -43,7 +43,8 @@ REPOSITORY = "bench/model"
 OURS = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-import detached, proofs, shards
+from model import proofs, shards
+from run import detached
 proofs.RECORDS = sys.argv[2]
 request = json.load(sys.stdin)
 print(json.dumps(shards.verify(request, detached.Count("read"))))
@@ -51,7 +52,7 @@ print(json.dumps(shards.verify(request, detached.Count("read"))))
 UNCHANGED = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import proofs, shards
+from model import proofs, shards
 proofs.RECORDS = sys.argv[2]
 print(shards.state(sys.argv[3], sys.argv[4]))
 """
