@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from run import journal
-from run.command import Failed, run
+from run.command import PROGRAM, Failed, run
 
 from network import live, manager
 
@@ -166,10 +166,9 @@ def start(seconds: float) -> dict[str, Any]:
     for name, text in trial_texts(plan).items():
         journal.write(f"{TRIAL}/{name}", text.encode(), 0o600)
     say("trying")
-    program = os.path.dirname(os.path.abspath(__file__))
     code, _out, err = run(
         ["systemd-run", "--collect", f"--unit={UNIT}"]
-        + [sys.executable, "-I", program, "fabric", "apply", str(seconds)]
+        + [sys.executable, "-I", PROGRAM, "fabric", "apply", str(seconds)]
     )
     if code:
         remove_trial(plan)

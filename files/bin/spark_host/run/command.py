@@ -6,6 +6,9 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+# This program's own folder, as it was started.
+PROGRAM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
 
 class Failed(Exception):
     """A program that was needed did not run, or said no."""

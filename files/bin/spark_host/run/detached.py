@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from run.command import Failed, run
+from run.command import PROGRAM, Failed, run
 
 STATE = "/run/spark-converge"
 TELL_S = 1.0
@@ -100,10 +100,9 @@ def start(name: str, subject: str, request: dict[str, Any], apart: tuple[str, ..
     os.mkdir(folder(name), 0o700)
     write(name, "subject", subject)
     write(name, "request", request)
-    program = os.path.dirname(os.path.abspath(__file__))
     # An engine may serve beside it.
     line = ["systemd-run", "--quiet", "--collect", f"--unit={unit(name)}", "--property=Nice=10"]
-    code, _out, err = run([*line, sys.executable, "-I", program, name, "here"])
+    code, _out, err = run([*line, sys.executable, "-I", PROGRAM, name, "here"])
     if code:
         os.unlink(f"{folder(name)}/request")
         raise Failed(err.strip() or f"systemd-run: exit status {code}")

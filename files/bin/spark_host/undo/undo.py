@@ -21,7 +21,7 @@ from typing import Any
 
 from engines import engines
 from run import journal, lease
-from run.command import run
+from run.command import PROGRAM, run
 
 from undo import restore
 
@@ -63,8 +63,7 @@ def detached(forced: list[str]) -> dict[str, Any]:
     if not active():
         if os.path.exists(ANSWER):
             os.unlink(ANSWER)
-        program = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        work = [sys.executable, "-I", program, "undo", "--here", "--force", *forced]
+        work = [sys.executable, "-I", PROGRAM, "undo", "--here", "--force", *forced]
         start = ["systemd-run", "--quiet", "--wait", "--collect", f"--unit={UNIT}"]
         _code, _out, said = run([*start, *work], timeout_s=LIMIT_S)
     else:
