@@ -12,10 +12,11 @@ from typing import Any
 
 import click
 
-from lab import pair, ssh
-from lab.errors import LabError
-from lab.paths import HOSTS, LabHome, lab_home
-from lab.progress import say
+from lab.common.errors import LabError
+from lab.common.paths import HOSTS, LabHome, lab_home
+from lab.common.progress import say
+from lab.guests import ssh
+from lab.pair import verbs
 
 _HOST = click.Choice(HOSTS)
 
@@ -51,14 +52,14 @@ def _locked() -> Iterator[LabHome]:
 def up() -> None:
     """Build what is missing, start both hosts, take or resume the snapshot fresh."""
     with _locked() as home:
-        pair.up(home)
+        verbs.up(home)
 
 
 @main.command()
 def down() -> None:
     """Switch both hosts and the registry off; snapshots stay."""
     with _locked() as home:
-        pair.down(home)
+        verbs.down(home)
 
 
 @main.command()
@@ -66,14 +67,14 @@ def down() -> None:
 def destroy(images: bool) -> None:
     """Remove the pair, its disks, keys and registry."""
     with _locked() as home:
-        pair.destroy(home, images)
+        verbs.destroy(home, images)
 
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(as_json: bool) -> None:
     """Say what runs."""
-    shown = pair.status(lab_home())
+    shown = verbs.status(lab_home())
     if as_json:
         click.echo(json.dumps(shown, indent=2))
         return
@@ -109,7 +110,7 @@ def ssh_config() -> None:
 def snapshot(name: str) -> None:
     """Keep this moment of both hosts under NAME."""
     with _locked() as home:
-        pair.snapshot(home, name)
+        verbs.snapshot(home, name)
 
 
 @main.command()
@@ -117,7 +118,7 @@ def snapshot(name: str) -> None:
 def restore(name: str) -> None:
     """Bring both hosts back to the moment NAME."""
     with _locked() as home:
-        pair.restore(home, name)
+        verbs.restore(home, name)
 
 
 @main.command()
@@ -127,7 +128,7 @@ def restore(name: str) -> None:
 def cable(number: str, what: str, end: str | None) -> None:
     """Pull or plug a fabric cable."""
     with _locked() as home:
-        pair.cable(home, int(number), what == "plug", end)
+        verbs.cable(home, int(number), what == "plug", end)
 
 
 @main.command()
@@ -136,7 +137,7 @@ def cable(number: str, what: str, end: str | None) -> None:
 def power(host: str, what: str) -> None:
     """Switch HOST off or on, or press its reset button."""
     with _locked() as home:
-        pair.power(home, host, what)
+        verbs.power(home, host, what)
 
 
 if __name__ == "__main__":

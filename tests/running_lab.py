@@ -19,8 +19,8 @@ from typing import Any
 
 import httpx
 
-from lab.paths import lab_home
-from lab.ssh import boot_id, wait, wait_units
+from lab.common.paths import lab_home
+from lab.guests.ssh import boot_id, wait, wait_units
 
 REPOSITORY = Path(__file__).parents[1]
 INVENTORY = "inventory/lab.py"

@@ -22,7 +22,7 @@ from pathlib import Path
 from deploys.steps.begin import ask_of, known_stacks
 from facts.run.program import END, program_archive
 from inventory.schema import load
-from lab.paths import HOSTS, lab_home
+from lab.common.paths import HOSTS, lab_home
 
 REPOSITORY = Path(__file__).parents[1]
 REPORT = REPOSITORY / "reports" / "bench.json"

@@ -30,7 +30,7 @@ from typing import Any
 import click
 
 from facts.run.program import PROGRAM
-from lab.hub import Hub
+from lab.services.hub import Hub
 
 REPORT = Path(__file__).parents[1] / "reports" / "bench_shards.json"
 FILES = 120

@@ -19,7 +19,7 @@ import yaml
 from testinfra.host import Host
 
 from inventory.schema import Cluster, InventoryError, Node, load
-from lab.paths import lab_home
+from lab.common.paths import lab_home
 from stacks import definition
 from stacks.definition import Stack, StackError
 from tests.acceptance.look import read

@@ -9,7 +9,7 @@ import huggingface_hub.constants
 import pytest
 from hypothesis import settings
 
-from lab.hub import Hub
+from lab.services.hub import Hub
 from tests.unit.on_host import module
 
 # A busy machine is no reason to fail: nothing here is about time.

@@ -16,7 +16,7 @@ def test_rollback_gives_the_old_stack_back_and_serve_works_again(
     assert back.status == 0, back.text
     assert "391" in completion("dsf-lab")
     assert [containers(host) for host in HOSTS] == [["dsf-lab-engine-1"]] * 2
-    original = (REPOSITORY / "lab/old_stack/root.crontab").read_text()
+    original = (REPOSITORY / "lab/stacks/old/root.crontab").read_text()
     assert on("spark1", f"cat {CRONTAB}") == original
     assert on("spark1", f"stat -c '%a %U %G' {CRONTAB}").split() == ["600", "root", "crontab"]
     assert all(stage["seconds"] is not None for stage in back.receipt["stages"])

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 
-from lab.pair import power as reset
-from lab.paths import lab_home
-from lab.ssh import wait_units
+from lab.common.paths import lab_home
+from lab.guests.ssh import wait_units
+from lab.pair.verbs import power as reset
 from tests.lab.acceptance_run import failing
 from tests.running_lab import (
     HOSTS,
@@ -67,7 +67,7 @@ def test_second_serve_changes_nothing_and_is_quick(
 
 
 def test_watchdog_line_is_held_with_todays_tag(first_serve: FirstServe) -> None:
-    original = (REPOSITORY / "lab/old_stack/root.crontab").read_text()
+    original = (REPOSITORY / "lab/stacks/old/root.crontab").read_text()
     held = original.replace(WATCHDOG, f"#SPARK-HELD-{date.today():%Y%m%d} {WATCHDOG}")
     assert held != original
     assert on("spark1", "cat /var/spool/cron/crontabs/root") == held

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import hub, model
-from lab.hub import Blob, Hub, Repository
+from lab.services import hub
+from lab.services.hub import Blob, Hub, Repository
+from lab.stacks import model
 from tests.running_lab import HOSTS, Run, completion, job, lab, on, planned, ssh_config
 
 pytestmark = pytest.mark.long

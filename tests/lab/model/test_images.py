@@ -13,8 +13,8 @@ import httpx
 import pytest
 import yaml
 
-from lab import registry
-from lab.paths import lab_home
+from lab.common.paths import lab_home
+from lab.services import registry
 from tests.running_lab import HOSTS, Run, completion, job, lab, on
 
 pytestmark = pytest.mark.long

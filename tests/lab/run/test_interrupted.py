@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.pair import power
-from lab.paths import lab_home
-from lab.ssh import wait_units
+from lab.common.paths import lab_home
+from lab.guests.ssh import wait_units
+from lab.pair.verbs import power
 from tests.lab.given_back import assert_as_before, look
 from tests.running_lab import HOSTS, job, lab, on, ran, remove_ranks, started
 

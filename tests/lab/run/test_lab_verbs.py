@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.paths import lab_home
-from lab.ssh import wait_units
+from lab.common.paths import lab_home
+from lab.guests.ssh import wait_units
 from tests.running_lab import (
     HOSTS,
     REPOSITORY,

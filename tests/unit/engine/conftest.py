@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lab import model
+from lab.stacks import model
 
 ROOT = Path(__file__).parents[3]
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "127.0.0.3")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab import model
+from lab.stacks import model
 
 if TYPE_CHECKING:
     from tests.unit.engine.conftest import Ranks

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import model
 from lab.engine import tensors
+from lab.stacks import model
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from lab import registry as lab_registry
-from lab.hub import Hub
+from lab.services import registry as lab_registry
+from lab.services.hub import Hub
 from operations.look.parity import tag_line
 from operations.run.findings import Line
 from stacks import definition

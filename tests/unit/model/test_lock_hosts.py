@@ -18,7 +18,7 @@ from pyinfra.api.operations import run_ops
 from pyinfra.connectors.fake import FakeConnector
 
 from facts.run.program import END
-from lab.hub import Hub
+from lab.services.hub import Hub
 from operations.model import lock
 from operations.run.job import Here, Job, milestone
 from stacks.lock import hosts

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab.hub import Hub
+from lab.services.hub import Hub
 from tests.unit.on_host import just_before, module
 
 aside, detached, fetch, journal, place, proofs = map(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lab.hub import Hub
+from lab.services.hub import Hub
 from tests.unit.on_host import module, tree
 
 fetch, shards, lend, proofs, detached, journal, place, download, restore, aside = map(

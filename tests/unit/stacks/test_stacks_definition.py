@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import locks
-from lab.model import FileEntry
-from lab.oci import ImageDigests
+from lab.stacks import locks
+from lab.stacks.model import FileEntry
+from lab.stacks.oci import ImageDigests
 from stacks import definition
 from stacks.definition import StackError
 

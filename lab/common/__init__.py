@@ -1,0 +1,1 @@
+"""What every room of the lab builds on: its folders, its one error, this machine's programs."""

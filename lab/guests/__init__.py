@@ -1,0 +1,1 @@
+"""The guests as processes: QEMU, its monitor, its acceleration, SSH into them."""

@@ -1,0 +1,1 @@
+"""The image that both guests boot: packages, kernel module, files, disk."""

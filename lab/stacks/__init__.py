@@ -1,0 +1,1 @@
+"""The lab's stacks: engine images, model files, lock files, and what the owners' stacks lie in."""
