@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,7 +66,7 @@ def test_docker_is_asked_at_the_socket_that_the_state_is_read_from(docker: Any) 
 
 def test_work_that_goes_on_by_itself_is_started_with_this_program() -> None:
     """A unit of systemd gets its folder: what lies there is what python3 can run."""
-    assert Path(module("run.command").PROGRAM) == PROGRAM
+    assert str(PROGRAM) == module("run.command").PROGRAM
     assert (PROGRAM / "__main__.py").is_file()
     for name in ("run.detached", "network.fabric", "undo.undo"):
-        assert module(name).PROGRAM == str(PROGRAM)
+        assert str(PROGRAM) == module(name).PROGRAM
