@@ -71,8 +71,9 @@ def refusals(state: HostState, stack: Stack) -> list[str]:
     if stack.memory.steady_available_mib is None:
         return []  # nothing to hold a threshold against, read or not
     said = [
-        f"thresholds of {name}: {why}, none that could end {stack.name} expected; change the "
-        "setting that cannot be read, or stop the program while the stack is served"
+        f"{name} ends programs when memory is short, and at which point could not be read "
+        f"({why}): it might end {stack.name}; mend that setting, or stop the program while the "
+        "stack is served"
         for name, why in found.unread.items()
     ]
     for killer in found.killers:

@@ -54,7 +54,7 @@ def complaints(job: Job, stack: Stack) -> list[str]:
     bare = stack.lock is None or any(file.sha256 is None for file in stack.lock.model.files)
     gaps = stack.unlocked if bare else []
     return absent_hosts(job) + [
-        f"unlocked: {gap}; there is no telling what is right" for gap in gaps
+        f"unlocked: {gap}; without it no file can be checked" for gap in gaps
     ]
 
 

@@ -139,7 +139,7 @@ class Job:
         lost = [host.name for host in self.hosts if host not in self.state.active_hosts]
         if self.problem is None and lost:
             where = self.stages[-1].title if self.stages else "connecting"
-            return f'{", ".join(lost)}: failed at "{where}" (its own lines are above)'
+            return f'{", ".join(lost)}: failed at "{where}" (what it said is printed above)'
         return self.problem
 
 

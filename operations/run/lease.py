@@ -40,14 +40,14 @@ def sentences(job: Job) -> list[str]:
             holder = other(job, host)
             if holder is not None:
                 said.append(
-                    f"{host.name}: {holder.job} of {holder.who} is at work, its last sign of life "
-                    f"{holder.age_s:.0f} s ago; wait for its end (if it is dead: a minute)"
+                    f"{host.name}: {holder.job}, started by {holder.who}, is running; last heard "
+                    f"of {holder.age_s:.0f} s ago. Wait until it has ended (if it died: a minute)"
                 )
     return said
 
 
 def beat(job: Job) -> None:
-    """Signs of life on every host for as long as this process lives."""
+    """Renew the lease on every host for as long as this process lives."""
     while True:
         gevent.sleep(BEAT_S)
         for host in job.reachable():
@@ -56,7 +56,8 @@ def beat(job: Job) -> None:
             answer = whisper(host, "lease", "renew", job.reader.lease_text())
             holder = (answer or {}).get("holder")
             if holder and holder["run"] != job.run_name:
-                job.blame(f"{host.name}: {holder['job']} of {holder['who']} took over meanwhile")
+                by = f"{holder['job']}, started by {holder['who']}"
+                job.blame(f"{host.name}: {by}, took this run's lease")
 
 
 @step

@@ -23,5 +23,7 @@ def blamed(here: Here, steps: Mapping[str, OperationMeta]) -> Commands:
     if here.executing:
         for title, step in steps.items():
             if step.is_complete() and step.did_error():
-                here.job.blame(f'{here.host.name}: failed at "{title}" (its own lines are above)')
+                here.job.blame(
+                    f'{here.host.name}: failed at "{title}" (what it said is printed above)'
+                )
     yield from ()

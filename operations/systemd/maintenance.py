@@ -85,8 +85,8 @@ def _wait(state: State, host: Host, job: Job, names: Sequence[str]) -> bool:
         if waited_s > WAIT_S:
             return fail(
                 state, host, job,
-                f"{host.name}: {'; '.join(busy)} after {WAIT_S // 60} minutes, no update in "
-                "progress expected; let it end (it is not ended from here), then run this again",
+                f"{host.name}: {'; '.join(busy)} still after {WAIT_S // 60} minutes; an "
+                "update is never cut off from here: let it end, then run this again",
             )  # fmt: skip
         if waited_s - told >= TELL_EVERY_S:
             told = waited_s

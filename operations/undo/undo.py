@@ -94,8 +94,8 @@ def _run(state: State, host: Host, job: Job, force: Sequence[str]) -> bool:
         told = "\n    - ".join(left)
         return fail(
             state, host, job,
-            f"{host.name}: {len(left)} of what was changed is not given back (an edited file: "
-            f"--data force=PATH,PATH writes over it and keeps the edit):\n    - {told}",
+            f"{host.name}: not given back, {len(left)} in all (a file that was edited since: "
+            f"--data force=PATH,PATH gives it back all the same and keeps the edit):\n    - {told}",
         )  # fmt: skip
     host.log(f"the journal is now {answer['aside']}", log_func=logger.info)
     return True

@@ -200,7 +200,7 @@ def test_a_second_run_is_refused_with_the_name_of_the_first(pair: Made, deploy: 
     made = pair()
     holder = {"run": "theirs", "job": "serve", "who": "milo@ops (pid 1)", "origin": "", "age_s": 9}
     made.snapshots[1]["lease"] = {"holder": holder}
-    said = "spark2: serve of milo@ops (pid 1) is at work, its last sign of life 9 s ago"
+    said = "spark2: serve, started by milo@ops (pid 1), is running; last heard of 9 s ago"
     for arguments in (("--dry",), ("-y", "--debug")):
         run = made.run(deploy, *arguments)
         is_refused(run)

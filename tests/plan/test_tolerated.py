@@ -34,7 +34,7 @@ def test_a_command_that_fails_keeps_no_rank_up_and_is_the_reason_of_the_run(
     with contextlib.suppress(PyinfraError):
         run_ops(job.state)
     assert any("ranks save" in command for command in commands(host))
-    assert job.problem == '@fake/spark2: failed at "Installed" (its own lines are above)'
+    assert job.problem == '@fake/spark2: failed at "Installed" (what it said is printed above)'
 
 
 def test_the_last_barrier_fails_every_host_for_it(tmp_path: Path) -> None:

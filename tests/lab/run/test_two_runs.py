@@ -41,7 +41,7 @@ def test_a_second_run_is_refused_and_one_after_a_kill_goes_on_at_once(state_home
     second = job("prepare", state_home)
     assert second.status == 1
     assert second.changed == []
-    assert f"(pid {first.pid}) is at work, its last sign of life" in second.text
+    assert f"(pid {first.pid}), is running; last heard of" in second.text
     assert first.poll() is None, "the first one was still at it"
     first.send_signal(signal.SIGKILL)
     first.wait()

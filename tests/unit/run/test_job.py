@@ -109,7 +109,7 @@ def test_no_host_passes_a_barrier_behind_a_failed_one() -> None:
         add_op(job.state, act, "first" if name == "a" else "second")
     execute(job)
     assert [words(job, rank) for rank in range(3)] == [["first"]] * 3
-    assert job.why_stop() == '@fake/spark2: failed at "Stage a" (its own lines are above)'
+    assert job.why_stop() == '@fake/spark2: failed at "Stage a" (what it said is printed above)'
     assert not job.state.active_hosts
 
 

@@ -105,7 +105,7 @@ def test_the_file_is_its_owners_alone(clock: list[float], tmp_path: Path) -> Non
 def test_an_undo_at_the_console_waits_for_a_run(clock: list[float]) -> None:
     assert UNDO.at_work() is None
     lease.take(run("a"))
-    assert "refused while serve of milo@ops (pid 1) is at work here" in UNDO.at_work()
+    assert "refused: serve, started by milo@ops (pid 1), is changing this host" in UNDO.at_work()
 
 
 # The control machine
@@ -159,8 +159,8 @@ def job_over(folder: Path, holders: dict[int, dict[str, Any]], executing: bool =
 @pytest.mark.parametrize("executing", [False, True])
 def test_another_run_on_one_host_is_named(tmp_path: Path, executing: bool) -> None:
     assert sentences(job_over(tmp_path, {1: run("theirs")}, executing)) == [
-        "@fake/spark2: serve of milo@ops (pid 1) is at work, its last sign of life 3 s ago; wait "
-        "for its end (if it is dead: a minute)"
+        "@fake/spark2: serve, started by milo@ops (pid 1), is running; last heard of 3 s ago. "
+        "Wait until it has ended (if it died: a minute)"
     ]
 
 

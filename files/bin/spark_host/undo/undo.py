@@ -46,8 +46,8 @@ def at_work() -> str | None:
     if found is None:
         return None
     return (
-        f"refused while {found['job']} of {found['who']} is at work here: wait for its end; if its "
-        f"machine is lost, {lease.LAPSE_S} s are enough"
+        f"refused: {found['job']}, started by {found['who']}, is changing this host; wait until it "
+        f"has ended, or {lease.LAPSE_S} s if the machine that started it is lost"
     )
 
 
