@@ -176,5 +176,5 @@ def test_a_run_is_awaited_and_named_when_it_does_not_end(
     assert maintenance._wait(job.state, job.hosts[0], job, NAMES) is good
     if busy:
         assert job.problem is not None
-        assert "spark1: dpkg (process 7) has a lock after" in job.problem
-        assert "it is not ended from here" in job.problem
+        assert "spark1: dpkg (process 7) has a lock still after" in job.problem
+        assert "an update is never cut off from here" in job.problem
