@@ -12,7 +12,7 @@ from facts.snapshot import Ask
 from inventory.host_settings import shipped
 from inventory.schema import Cluster
 from operations.clocks import cpufreq, gpu
-from operations.launch import preflight
+from operations.look import preflight
 from operations.memory import sysctl
 from operations.model import shards
 from operations.pair import ports

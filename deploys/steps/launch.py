@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from operations.launch import bind, ping, rdma, ritual
+from operations.launch import bind, ping, rdma
+from operations.memory import ritual
 from operations.run.job import Here, checklist, stage
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from deploys.steps.begin import quiet_s
-from operations.launch import ritual, teardown
+from operations.launch import teardown
+from operations.memory import ritual
 from operations.run import lease, program, tolerated
 from operations.run.job import Here, checklist, stage, stage_for_those_left, together
 from operations.watchdogs import crontab, resurrection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pyinfra.api.command import StringCommand
@@ -12,12 +12,14 @@ from facts.clocks.cpufreq import UNREADABLE, Cpufreq, Policy
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.services import Services
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from operations.run.journal import put, quiet, setting
 
 UNIT = "spark-converge-governor.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 SYSFS = "/sys/devices/system/cpu/cpufreq"
+NO_POLICIES = "no CPU frequency policies"
 
 
 def unit_text(want: str, cap_mhz: int | None) -> bytes:
@@ -102,6 +104,59 @@ def persisted(state: HostState, want: str, cap_mhz: int | None) -> bool:
         and unit is not None
         and unit.file_state == "enabled"
     )
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """The governor now and at boot."""
+    state, want = look.state, look.settings.governor
+    now, boot = Wanted("cpu", "governor", want), Wanted("cpu", "governor at boot", want)
+    found = state.cpufreq
+    if not isinstance(found, Cpufreq):
+        yield now.unread(found)
+        return
+    if not found.supported:
+        yield from (now.lacking(NO_POLICIES), boot.lacking(NO_POLICIES))
+        return
+    wrong = set(wrong_policies(found, want))
+    offline = [p.name for p in found.policies if p.offline]
+    told = [f"{p.name} {p.governor}" for p in found.policies if p.name in wrong]
+    told = told or [f"{want} on {len(found.policies) - len(offline)} policies"]
+    told += [f"{name} offline" for name in offline]
+    refuse = look.named(not_offered(found, want), look.settles)
+    yield now.judged(", ".join(told), not wrong, refuse)
+    if isinstance(state.files, Unknown) or isinstance(state.services, Unknown):
+        yield boot.unread("its boot unit could not be read")
+        return
+    kept = persisted(state, want, look.cluster.clocks.cpu_max_mhz)
+    seen = f"{UNIT} {'enabled' if kept else 'absent, changed or not enabled'}"
+    yield boot.judged(seen, kept)
+
+
+def assess_cap(look: Look) -> Iterator[Finding]:
+    """The clock limit that the owner's file has, or a cap that it has no more."""
+    cap_mhz, found = look.cluster.clocks.cpu_max_mhz, look.state.cpufreq
+    line = Wanted("cpu", "CPU clock cap", "none" if cap_mhz is None else f"{cap_mhz} MHz")
+    stale = left_caps(found, cap_mhz) if isinstance(found, Cpufreq) else {}
+    if cap_mhz is None:
+        told = [
+            f"{p.name} {(p.cap_khz or 0) // 1000} MHz, of an earlier owner's file"
+            for p in (found.policies if isinstance(found, Cpufreq) else ())
+            if p.name in stale
+        ]
+        yield from [line.judged(", ".join(told), False)] if told else []
+    elif not isinstance(found, Cpufreq):
+        yield line.unread(found)
+    elif not found.supported:
+        yield line.lacking(NO_POLICIES)
+    else:
+        wrong = {**stale, **wrong_caps(found, cap_mhz)}
+        told = [
+            f"{p.name} {(p.cap_khz or 0) // 1000} MHz" for p in found.policies if p.name in wrong
+        ]
+        slower = sum(p.top_khz is not None and p.top_khz <= cap_mhz * 1000 for p in found.policies)
+        held = f"on {len(found.policies) - slower} policies, {slower} never run that fast"
+        refuse = look.named(not_cappable(found, cap_mhz), look.settles)
+        yield line.judged(", ".join(told) or held, not wrong, refuse)
 
 
 def kept_then(keep: Sequence[str], write: Sequence[str]) -> str:

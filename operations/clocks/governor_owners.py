@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyinfra.api.command import StringCommand
 
@@ -11,6 +11,8 @@ from facts.clocks.cpufreq import Cpufreq
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.services import Services
+from operations.clocks.cpufreq import NO_POLICIES
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from operations.run.journal import quiet
 from operations.systemd import services
@@ -39,6 +41,20 @@ def left_over(found: Services) -> list[str]:
     todo = changes(found)
     names = dict.fromkeys((*todo.stop, *todo.disable, *todo.mask))
     return [f"{n} is {found.units[n].active}/{found.units[n].file_state}" for n in names]
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    line = Wanted("cpu", "other governor owners", "none can start")
+    found, cpus = other_owners(look.state, look.settings.governor_owners), look.state.cpufreq
+    if isinstance(found, Unknown) or isinstance(cpus, Unknown):
+        yield line.unread(found if isinstance(found, Unknown) else str(cpus))
+        return
+    if not cpus.supported:
+        yield line.lacking(NO_POLICIES)
+        return
+    left = [*left_over(found), *(f"{one} also sets the governor" for one in cpus.left_alone)]
+    down = [services.described(unit) for unit in found.asked.values() if not unit.absent]
+    yield line.judged("; ".join(left or down) or "none here", not left)
 
 
 @step

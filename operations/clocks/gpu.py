@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pyinfra.api.command import StringCommand
@@ -10,6 +11,7 @@ from facts.look.machine import Gpus, Machine
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.services import Services
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from operations.run.journal import put, quiet
 
@@ -58,6 +60,24 @@ def unlocked(state: HostState, found: Gpus, span: Span) -> list[str]:
         return [f"{UNIT} is {unit.active}"]
     gpus = found.found or ()
     return [f"{g.name} at {g.sm_mhz} MHz" for g in gpus if g.sm_mhz and g.sm_mhz > span[1]]
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """Ok means that our unit set the lock; what a GPU is locked to cannot be read."""
+    span, state, found = look.cluster.clocks.gpu_mhz, look.state, seen(look.state)
+    if span is None:
+        return
+    line = Wanted("cpu", "GPU clock lock", f"{span[0]} to {span[1]} MHz")
+    if isinstance(found, Unknown) or found.unread:
+        yield line.unread(found if isinstance(found, Unknown) else found.unread or "")
+    elif found.found is None:
+        yield line.lacking("no nvidia-smi here")
+    elif isinstance(state.files, Unknown) or isinstance(state.services, Unknown):
+        yield line.unread(f"{UNIT} could not be read")
+    else:
+        left = unlocked(state, found, span)
+        refuse = look.named(not_offered(found, span), look.settles)
+        yield line.judged(", ".join(left) or f"set by {UNIT}", not left, refuse)
 
 
 def withdrawn(state: HostState) -> bool:

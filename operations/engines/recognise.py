@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from facts.engines.containers import Container, Containers, Podman
 from facts.state import HostState
+from operations.run.findings import Finding, Look, Wanted
 from stacks.definition import Stack
 from stacks.render import RankSpec
 
@@ -90,3 +91,39 @@ def podman_engines(state: HostState, known: Sequence[Stack]) -> list[str]:
         for one, stack in by_podman(state, known)
         if stack
     ]
+
+
+def strangers(look: Look) -> Iterator[str]:
+    """Why a launch must not begin beside what runs here and is of no known stack."""
+    others = [c.name for c in foreign(look.state, look.known)]
+    keep = look.cluster.policy.foreign_containers == "refuse"
+    if others and keep:
+        yield (
+            f"{', '.join(others)} of no known stack runs and holds memory; stop it, or allow that "
+            "with policy.foreign_containers: stop"
+        )
+    yield from podman_engines(look.state, look.known)
+    for one, owned in by_podman(look.state, look.known):
+        if owned is None and keep:
+            yield (
+                f"{one.title} of no known stack runs and holds memory; stop it ({one.stop}), or "
+                "leave it there with policy.foreign_containers: stop, which stops docker's only"
+            )
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    line, found = Wanted("engine", "other containers", "none"), look.state.containers
+    if not isinstance(found, Containers):
+        yield line.unread(found)
+        return
+    if not found.installed:
+        told = "docker is not installed"
+        yield line.judged(told, False, look.named([told]))
+        return
+    names = [c.name for c in foreign(look.state, look.known)]
+    names += [
+        one.title + (f" of stack {stack}" if stack else "")
+        for one, stack in by_podman(look.state, look.known)
+    ]
+    refuse = look.named(strangers(look), look.launches)
+    yield line.judged(", ".join(names) or "none", not names, refuse)

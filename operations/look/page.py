@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from operations.run.findings import Item, Line, Verdict
+from operations.run.findings import Finding, Line, Verdict
 
 COLOURS = {"ok": "green", "drift": "red", "unsupported": "blue", "unknown": "yellow"}
 
@@ -21,7 +21,7 @@ class Column:
 
     name: str
     reached: bool
-    items: tuple[Item, ...]
+    items: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Page:
 
     columns: tuple[Column, ...]
     parity: tuple[Line, ...]
-    serving: Item
+    serving: Finding
 
     def verdicts(self) -> list[Verdict]:
         return [
@@ -54,7 +54,7 @@ def cell(verdict: Verdict, found: str) -> Text:
     return text.append(f"  {found}", style="default")
 
 
-def rows(columns: Sequence[Column]) -> list[tuple[str, str, str, list[Item | None]]]:
+def rows(columns: Sequence[Column]) -> list[tuple[str, str, str, list[Finding | None]]]:
     """(part, name, wanted, item by column) in the order in which the hosts name them."""
     keys = dict.fromkeys((i.part, i.name) for column in columns for i in column.items)
     table = []
@@ -99,6 +99,11 @@ def rendered(page: Page) -> RenderableType:
     return Group(hosts_table(page.columns), parity_table(page.columns, page.parity), serving)
 
 
+def plain(item: Finding) -> dict[str, str]:
+    words = {key: getattr(item, key) for key in ("part", "name", "wanted", "found")}
+    return {**words, "verdict": item.verdict}
+
+
 def document(page: Page) -> dict[str, Any]:
     """The page as plain data: per host its items, per parity line each host's value."""
     names = [column.name for column in page.columns]
@@ -108,7 +113,7 @@ def document(page: Page) -> dict[str, Any]:
         "hosts": {
             column.name: {
                 "reached": column.reached,
-                "items": [asdict(item) for item in column.items],
+                "items": [plain(item) for item in column.items],
             }
             for column in page.columns
         },
@@ -121,5 +126,5 @@ def document(page: Page) -> dict[str, Any]:
             }
             for line in page.parity
         ],
-        "serving": asdict(page.serving),
+        "serving": plain(page.serving),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from facts.engines.containers import Containers
 from facts.look.machine import Machine
 from facts.memory.memory import Memory
 from facts.model.images import Images
@@ -12,15 +11,11 @@ from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.boot import Boot
 from inventory.schema import Cluster
-from operations.engines.recognise import engines, strays
 from operations.model import images
-from operations.network.gids import fabric_facts
-from operations.pair.identity import rank_faults
-from operations.run.findings import Item, Line, judged, unread
-from stacks.definition import Stack, StackError
+from operations.run.findings import Line
+from stacks.definition import Stack
 from stacks.lock import registry
 from stacks.lock.errors import LockError
-from stacks.render import RankSpec, rank_spec
 
 TAG_TIMEOUT_S = 5.0  # verify is a look; a registry that takes longer is told as unknown
 
@@ -140,38 +135,3 @@ def tag_line(stack: Stack, hosts: int) -> Line | None:
         return Line(name, (None,) * hosts, "unknown", str(error))
     moved = "" if now == locked else f", moved: the lock keeps {locked[:19]}"
     return Line(name, (now[:19] + moved,) * hosts, "ok")
-
-
-def runs_anywhere(states: Sequence[HostState], known: tuple[Stack, ...]) -> bool:
-    """Is there a container of a known stack, running or not, on any host that could be read?"""
-    return any(engines(rank, state, known) for rank, state in enumerate(states))
-
-
-def rank_item(
-    cluster: Cluster, rank: int, states: Sequence[HostState], stack: Stack, known: tuple[Stack, ...]
-) -> Item:
-    """What runs on one host: the wanted rank, or nothing on any host. Half a set is a drift."""
-    name, wanted = "rank", f"rank {rank} of {stack.name}, or nothing anywhere"
-    state = states[rank]
-    if not isinstance(state.containers, Containers):
-        return unread("engine", name, wanted, state.containers)
-    found = engines(rank, state, known)
-    if not found:
-        elsewhere = runs_anywhere(states, known)
-        seen = "none here, but on another host" if elsewhere else "nothing"
-        return judged("engine", name, wanted, seen, not elsewhere)
-    if isinstance(state.fabric, Unknown):
-        return unread("engine", name, wanted, f"fabric {state.fabric}")
-    spec: RankSpec | None = None
-    try:
-        spec = rank_spec(stack, cluster, rank, fabric_facts(cluster, rank, state.fabric))
-        faults = [sentence.split(": ", 2)[-1] for sentence in rank_faults(spec, state)]
-    except StackError as error:
-        faults = error.lines
-    why = [
-        f"{f.container.name} of {f.stack} is {f.container.status}"
-        for f in strays(rank, state, stack, spec, known)
-    ]
-    why += faults
-    seen = "; ".join(why) or f"{found[0].container.name} as wanted"
-    return judged("engine", name, wanted, seen, not why)

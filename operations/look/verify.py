@@ -15,10 +15,10 @@ from facts.state import HostState, unread
 from inventory.schema import Cluster
 from operations.launch import rdma
 from operations.look import parity
-from operations.look.items import items
 from operations.look.page import Column, Page, document, rendered
+from operations.look.parts import findings
 from operations.pair import identity
-from operations.run.findings import Item, judged
+from operations.run.findings import Finding, Wanted
 from operations.run.job import Here, Job, make_run_folder
 from operations.run.roll_call import RollCall
 from stacks.definition import Stack
@@ -50,23 +50,22 @@ def severed(cluster: Cluster, state: HostState) -> bool:
     return all(name in found and not found[name].carrier for name in ports)
 
 
-def serving(job: Job, stack: Stack, states: list[HostState]) -> Item:
+def serving(job: Job, stack: Stack, states: list[HostState]) -> Finding:
     """Does the set of ranks answer? Asked with a real completion, only when all looks right: ranks
     without a cable between them would keep the question for as long as a completion may take."""
-    name, wanted = "serving", f"{stack.name} answers, or nothing runs"
+    line = Wanted("cluster", "serving", f"{stack.name} answers, or nothing runs")
     missing = [h.name for h in job.hosts if why_unread(job, h)]
     if missing:
-        return Item("cluster", name, wanted, f"{', '.join(missing)} unread", "unknown")
+        return line.unread(f"{', '.join(missing)} unread")
     unreadable = [
         host.name
         for host, state in zip(job.hosts, states, strict=True)
         if isinstance(state.containers, Unknown)
     ]
     if unreadable:
-        told = f"containers of {', '.join(unreadable)} unread"
-        return Item("cluster", name, wanted, told, "unknown")
-    if not parity.runs_anywhere(states, job.known):
-        return judged("cluster", name, wanted, "nothing runs; deploys/serve.py starts it", True)
+        return line.unread(f"containers of {', '.join(unreadable)} unread")
+    if not identity.runs_anywhere(states, job.known):
+        return line.judged("nothing runs; deploys/serve.py starts it", True)
     cut = [
         node.name
         for node, state in zip(job.cluster.nodes, states, strict=True)
@@ -74,20 +73,17 @@ def serving(job: Job, stack: Stack, states: list[HostState]) -> Item:
     ]
     if cut:
         told = f"not asked: no cable of the fabric carries on {', '.join(cut)}"
-        return judged("cluster", name, wanted, told, False)
+        return line.judged(told, False)
     why = identity.faults(job)
-    seen = "; ".join(why) or f"{stack.name} gave a real completion"
-    return judged("cluster", name, wanted, seen, not why)
+    return line.judged("; ".join(why) or f"{stack.name} gave a real completion", not why)
 
 
 def page_of(job: Job, stack: Stack) -> Page:
     states = states_of(job)
     columns = []
-    for rank, (host, state) in enumerate(zip(job.hosts, states, strict=True)):
-        node = job.cluster.nodes[rank]
-        found = items(job.cluster, node, state, stack, job.known, job.settings)
-        found.append(parity.rank_item(job.cluster, rank, states, stack, job.known))
-        columns.append(Column(node.name, why_unread(job, host) is None, tuple(found)))
+    for host, look_at in zip(job.hosts, job.looks(states), strict=True):
+        lines_of_it = tuple(one for one in findings(look_at) if one.name)
+        columns.append(Column(look_at.node.name, why_unread(job, host) is None, lines_of_it))
     lines = parity.lines(job.cluster, states)
     if not stack.unlocked:
         lines.append(parity.image_line(stack, states))

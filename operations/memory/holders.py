@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from facts.memory.holders import Holders, Program
 from facts.memory.memory import Memory
+from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.services import Services
 from facts.watchdogs.starters import Starters
+from operations.pair.identity import unlike
+from operations.run.findings import Finding, Look, Wanted
 from operations.watchdogs import resurrection
 from stacks.definition import Stack
 
@@ -57,17 +60,37 @@ def told(programs: Sequence[Program]) -> str:
     return "; ".join(f"{p.title} holds {p.held_mib:.0f} MiB: {p.stop}" for p in programs)
 
 
-def refusals(state: HostState, stack: Stack) -> list[str]:
-    """Why the stack cannot have its memory; where something could not be read, nothing is said."""
-    memory, floor = state.memory, stack.memory.floor_mib
-    if not isinstance(state.holders, Holders) or not isinstance(memory, Memory):
+def refusal(found: Outlook, memory: Memory, stack: Stack) -> list[str]:
+    """Why the stack cannot have its memory; nothing where it can."""
+    floor = stack.memory.floor_mib
+    if not found.staying or found.most_mib >= floor:
         return []
-    seen = outlook(state.holders, memory, state)
-    if not seen.staying or seen.most_mib >= floor:
-        return []
-    named = worth_stopping(seen.staying, floor - seen.most_mib) or seen.staying[:1]
+    named = worth_stopping(found.staying, floor - found.most_mib) or found.staying[:1]
     return [
-        f"at most {seen.most_mib:.0f} MiB could be available, {stack.name} wants {floor} MiB: "
-        f"programs that run outside of docker hold {seen.held_mib:.0f} of {memory.usable_mib} MiB; "
-        f"stop what you can do without: {told(named)}"
+        f"at most {found.most_mib:.0f} MiB could be available, {stack.name} wants {floor} MiB: "
+        f"programs that run outside of docker hold {found.held_mib:.0f} of {memory.usable_mib} "
+        f"MiB; stop what you can do without: {told(named)}"
     ]
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """Programs that a teardown leaves running, and whether the stack has room beside them.
+
+    Of ranks that run as wanted nothing is loaded anew, whatever room a load would need.
+    """
+    line = Wanted("memory", "memory outside of docker", f"leaves {look.stack.memory.floor_mib} MiB")
+    found, memory = look.state.holders, look.state.memory
+    if not isinstance(found, Holders) or not isinstance(memory, Memory):
+        why = memory if isinstance(memory, Unknown) else found
+        yield line.unread(why if isinstance(why, Unknown) else "not asked for")
+        return
+    seen = outlook(found, memory, look.state)
+    largest = ", ".join(f"{p.title} {p.held_mib:.0f} MiB" for p in seen.staying[:NAMED])
+    said = f"{seen.held_mib:.0f} MiB" + (f" ({largest})" if largest else "")
+    said += f"; GPU not read: {found.gpu_unread}" if found.gpu_unread else ""
+    why_not = refusal(seen, memory, look.stack)
+    if found.gpu_unread and not why_not:  # what is held there could be too much
+        yield line.unread(said)
+        return
+    loads = look.launches and bool(why_not and unlike(look))
+    yield line.judged(said, not why_not, look.named(why_not, loads))

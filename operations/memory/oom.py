@@ -5,9 +5,12 @@ Nothing is changed: the owner is told which line to change (field case F05).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from facts.memory.memory import Memory
 from facts.memory.oom import Killer, Oom
 from facts.state import HostState
+from operations.run.findings import Finding, Look, Wanted, aside
 from stacks.definition import Stack
 
 
@@ -85,3 +88,20 @@ def refusals(state: HostState, stack: Stack) -> list[str]:
                 f"{killer.option} in {killer.where} and restart {killer.name}"
             )
     return said
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """Programs that end others for want of memory, with the headroom that the stack leaves."""
+    state, stack = look.state, look.stack
+    line = Wanted("memory", "OOM killers", f"none that ends {stack.name}")
+    if not isinstance(state.oom, Oom) or not isinstance(state.memory, Memory):
+        yield line.unread(str(state.memory if isinstance(state.oom, Oom) else state.oom))
+        return
+    yield aside("advice", look.named(advice(state), look.launches))
+    why_not, unread = refusals(state, stack), state.oom.unread
+    if unread and not (why_not and look.launches):
+        yield line.unread("; ".join(f"{one}: {why}" for one, why in unread.items()))
+        return
+    seen = [told(one, state.memory, stack) for one in state.oom.killers]
+    refuse = look.named(why_not, look.launches)
+    yield line.judged("; ".join(seen) or "none runs", not why_not, refuse)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pyinfra.api.command import StringCommand
 
 from facts.memory.sysctl import Sysctl
 from facts.run.unknown import Unknown
 from facts.state import HostState
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from operations.run.journal import put, quiet
 
@@ -58,6 +59,26 @@ def kept(state: HostState, want: Mapping[str, object]) -> bool:
     """Is our file there, byte for byte?"""
     own = None if isinstance(state.files, Unknown) else state.files.get(PATH)
     return own is not None and (own.data, own.mode) == (text(want), 0o644)
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """Each setting, live and after the next boot; then our file."""
+    found, want = look.state.sysctl, look.settings.sysctl
+    for key, value in want.items():
+        line = Wanted("memory", f"sysctl {key}", str(value))
+        if not isinstance(found, Sysctl):
+            yield line.unread(found)
+        elif (now := found.values.get(key)) is None:
+            yield line.lacking("this kernel has no such setting")
+        else:
+            late = overruled(found, {key: value})
+            yield line.judged("; ".join([now, *late]), now == line.wanted and not late)
+    line = Wanted("memory", "sysctl at boot", PATH)
+    if isinstance(look.state.files, Unknown):
+        yield line.unread(look.state.files)
+    else:
+        good = kept(look.state, want)
+        yield line.judged("as written" if good else "absent or changed", good)
 
 
 @step

@@ -15,6 +15,7 @@ from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.boot import Boot
 from operations.run.detached import done, volume
+from operations.run.findings import Finding, Look, Wanted, aside
 from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError
 from stacks.definition import Stack
@@ -78,6 +79,23 @@ def complaints(state: HostState, stack: Stack) -> Iterator[str]:
     platforms = stack.lock.image.platforms if stack.lock else {}
     if platforms and wanted is not None and wanted not in platforms:
         yield f"image {reference} is made for {', '.join(sorted(platforms))}, this is {wanted}"
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    state, stack = look.state, look.stack
+    image, wrong = found(state, stack), list(complaints(state, stack))
+    refuse = look.named(wrong, look.launches)
+    if stack.unlocked:
+        yield Wanted("engine", "image", "by digest").unread(f"{stack.name} is not locked")
+        yield aside("refuse", refuse)
+        return
+    digest = stack.image_reference.split("@")[-1][:19]
+    line = Wanted("engine", "image", f"{digest} for {platform_of(state) or 'this machine'}")
+    if not isinstance(state.images, Images):
+        yield line.unread(state.images)
+        return
+    seen = "; ".join(wrong) or (f"present, {image.platform}" if image else "absent")
+    yield line.judged(seen, bool(image) and not wrong, refuse)
 
 
 def request(stack: Stack, platform: str | None) -> dict[str, Any]:

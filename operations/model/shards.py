@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyinfra import logger
@@ -12,8 +12,10 @@ from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
+from facts.model.shards import Shards
 from facts.run.unknown import Unknown
 from operations.run.detached import done, volume
+from operations.run.findings import Finding, Look, Wanted, aside
 from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError
 from stacks.definition import Stack
@@ -51,6 +53,35 @@ def request(stack: Stack, model_dir: str, full: bool) -> dict[str, Any]:
         "links": stack.model.links,
         "mount": {"outside": seen[0], "inside": seen[1]} if seen else None,
     }
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """The model's files; then what lies beside them, which is never removed and so no drift."""
+    stack, found = look.stack, look.state.shards
+    where = directory(stack, look.cluster.model_dir)
+    said = found.state.get(where) if isinstance(found, Shards) else str(found)
+    line = Wanted("engine", "model files", "verified")
+    absent = f"no model directory {where} (model_dir in the owner's file)"
+    refuse = look.named([absent], look.launches and said == "absent")
+    if stack.unlocked:
+        yield Wanted("engine", line.name, "by SHA-256").unread(f"{stack.name} is not locked")
+        yield aside("refuse", refuse)
+    elif said is None or isinstance(found, Unknown) or said == "unverified":
+        told = "never read in full (deploys/prepare.py does)" if said == "unverified" else said
+        yield line.unread(told or "not in the answer")
+    else:
+        seen = "unchanged since their full read" if said == "verified" else said
+        yield line.judged(seen, said == "verified", refuse)
+    beside, left = Wanted("engine", "beside the model", "-"), look.state.leftovers
+    if isinstance(left, Unknown):
+        yield beside.unread(left)
+    elif left is not None:
+        names = [
+            f"{one.what} {one.path.rsplit('/', 1)[1][:40]}"
+            + (f", {volume(one.size_bytes)}" if one.size_bytes else "")
+            for one in left.get(where, ())
+        ]
+        yield beside.judged("; ".join(names) or "nothing", True)
 
 
 def faults(host: Host, where: str, stack: Stack, answer: Mapping[str, Any], then: str) -> str:

@@ -75,12 +75,3 @@ def cable_advice(cluster: Cluster, fabrics: Sequence[Fabric]) -> Iterator[str]:
             f"no cable in {', '.join(bare)} on any host: with one cable, mode single with "
             f"interfaces [{rest[0]}] is recommended"
         )
-
-
-def advice(cluster: Cluster, fabrics: Sequence[Fabric], specs: Sequence[RankSpec]) -> Iterator[str]:
-    """Sentences for the preflight of a launch; fabrics and specs in rank order."""
-    yield from cable_advice(cluster, fabrics)
-    for node, fabric in zip(cluster.nodes, fabrics, strict=True):
-        yield from twin_advice(cluster, node, fabric)
-    for spec, fabric in zip(specs, fabrics, strict=False):
-        yield from name_advice(spec, fabric)

@@ -21,6 +21,7 @@ from facts.network.reach import Reach
 from facts.state import HostState
 from facts.systemd.services import Services
 from inventory.schema import Cluster, Node
+from operations.run.findings import Finding, Look, aside
 
 DISPLAY_MANAGERS = {
     *("display-manager.service", "gdm.service", "gdm3.service"),
@@ -190,3 +191,8 @@ def complaints(
     yield from name_complaints(cluster, node, ask)
     yield from wifi_complaints(node, state)
     yield from session_complaints(node, state)
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    said = complaints(look.cluster, look.node, look.state) if look.settles else ()
+    yield aside("refuse", said)

@@ -7,18 +7,21 @@ from collections.abc import Iterator, Sequence
 
 from pyinfra.api.host import Host
 
+from facts.engines.containers import Containers
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from gates.canary import canary
 from gates.client import NoAnswer, Reply
 from gates.tunnel import tunnel
 from inventory.schema import Cluster
-from operations.engines.recognise import containers_of, strays
+from operations.engines.recognise import containers_of, engines, strays
+from operations.network.comm import name_advice, socket_faults
 from operations.network.gids import fabric_facts
 from operations.network.netplan import why_not_converged
+from operations.run.findings import Finding, Look, Wanted, aside
 from operations.run.job import Job
 from stacks.definition import Stack, StackError
-from stacks.render import RankSpec, rank_spec
+from stacks.render import RankSpec, check_pair, rank_spec
 
 
 def specs(cluster: Cluster, stack: Stack, states: Sequence[HostState]) -> list[RankSpec]:
@@ -102,32 +105,79 @@ def faults(job: Job) -> list[str]:
         return list(job.answers[job.executing])
 
 
-def unlike(job: Job, stack: Stack) -> list[str]:
+def unlike(look: Look) -> list[str]:
     """The same by the states of the hosts alone, without a completion."""
-    states = job.states()
+    states = look.states
     try:
-        wanted = specs(job.cluster, stack, states)
+        wanted = specs(look.cluster, look.stack, states)
     except StackError as error:
         return list(error.lines)
     found = [
         f for spec, state in zip(wanted, states, strict=True) for f in rank_faults(spec, state)
     ]
     found += generations(wanted, states)
-    for rank, state in enumerate(states):
+    for node, state in zip(look.cluster.nodes, states, strict=True):
         found += [
-            f"{job.hosts[rank].name}: {e.container.name} of stack {e.stack} is there"
-            for e in strays(rank, state, stack, wanted[rank], job.known)
+            f"{node.name}: {e.container.name} of stack {e.stack} is there"
+            for e in strays(node.rank, state, look.stack, wanted[node.rank], look.known)
         ]
-        if job.settles and not isinstance(state.fabric, Unknown):
-            node = job.cluster.nodes[rank]
-            found += [
-                f"{node.name}: {why}" for why in why_not_converged(job.cluster, node, state.fabric)
-            ]
+        if look.settles and not isinstance(state.fabric, Unknown):
+            why_not = why_not_converged(look.cluster, node, state.fabric)
+            found += [f"{node.name}: {why}" for why in why_not]
     return found
 
 
+def runs_anywhere(states: Sequence[HostState], known: Sequence[Stack]) -> bool:
+    """Is there a container of a known stack, running or not, on any host that could be read?"""
+    return any(engines(rank, state, known) for rank, state in enumerate(states))
+
+
+def rank_line(look: Look) -> Finding:
+    """What runs on one host: the wanted rank, or nothing on any host. Half a set is a drift."""
+    state, stack, rank = look.state, look.stack, look.rank
+    line = Wanted("engine", "rank", f"rank {rank} of {stack.name}, or nothing anywhere")
+    if not isinstance(state.containers, Containers):
+        return line.unread(state.containers)
+    found = engines(rank, state, look.known)
+    if not found:
+        elsewhere = runs_anywhere(look.states, look.known)
+        seen = "none here, but on another host" if elsewhere else "nothing"
+        return line.judged(seen, not elsewhere)
+    if isinstance(state.fabric, Unknown):
+        return line.unread(f"fabric {state.fabric}")
+    spec: RankSpec | None = None
+    try:
+        spec = rank_spec(stack, look.cluster, rank, fabric_facts(look.cluster, rank, state.fabric))
+        wrong = [sentence.split(": ", 2)[-1] for sentence in rank_faults(spec, state)]
+    except StackError as error:
+        wrong = error.lines
+    why = [
+        f"{f.container.name} of {f.stack} is {f.container.status}"
+        for f in strays(rank, state, stack, spec, look.known)
+    ]
+    why += wrong
+    return line.judged("; ".join(why) or f"{found[0].container.name} as wanted", not why)
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """The rank of one host; before a launch, what the ranks would be to each other."""
+    yield rank_line(look)
+    fabric = look.state.fabric
+    read = not any(isinstance(state.fabric, Unknown) for state in look.states)
+    if not look.launches or not read or isinstance(fabric, Unknown):
+        return
+    try:
+        made = specs(look.cluster, look.stack, look.states)
+    except StackError as error:
+        yield aside("refuse", error.lines)
+        return
+    yield aside("refuse", check_pair(made))
+    yield aside("refuse", socket_faults(look.cluster, made[look.rank], fabric))
+    yield aside("advice", name_advice(made[look.rank], fabric))
+
+
 def _faults(job: Job, stack: Stack) -> list[str]:
-    found = unlike(job, stack)
+    found = unlike(job.looks()[0])
     if found:
         return found
     try:

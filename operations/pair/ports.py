@@ -10,7 +10,7 @@ from facts.network.listeners import Listener, Listeners
 from facts.state import HostState
 from inventory.schema import Cluster
 from operations.engines.recognise import containers_of, stack_of
-from operations.run.findings import Item, judged, unread
+from operations.run.findings import Finding, Look, Wanted, aside
 from stacks.definition import Stack
 
 RANGE = "net.ipv4.ip_local_port_range"
@@ -102,16 +102,16 @@ def by_chance(rank: int, state: HostState, stack: Stack) -> list[str]:
     ]
 
 
-def item(
-    cluster: Cluster, rank: int, state: HostState, stack: Stack, known: Sequence[Stack]
-) -> Item:
-    """Verify's line: who has the ports of the stack on this host."""
-    wanted = needed(stack, rank)
+def assess(look: Look) -> Iterator[Finding]:
+    """Who has the ports of the stack on this host."""
+    state, stack, wanted = look.state, look.stack, needed(look.stack, look.rank)
     told_wanted = ", ".join(f"{port} ({what})" for port, what in wanted.items()) or "none"
+    line, chance = Wanted("engine", "ports", told_wanted), by_chance(look.rank, state, stack)
+    yield aside("advice", look.named(chance, look.launches))
     if not isinstance(state.listeners, Listeners):
-        return unread("engine", "ports", told_wanted, state.listeners)
+        yield line.unread(state.listeners)
+        return
     seen = [f"{one.port} {told(one, state)}" for one in state.listeners.all if one.port in wanted]
-    seen += by_chance(rank, state, stack)
-    good = not held(cluster, rank, state, stack, known)
-    found = "; ".join(dict.fromkeys(seen)) or ("free" if wanted else "none needed")
-    return judged("engine", "ports", told_wanted, found, good)
+    taken = refusals(look.cluster, look.rank, state, stack, look.known)
+    found = "; ".join(dict.fromkeys([*seen, *chance])) or ("free" if wanted else "none needed")
+    yield line.judged(found, not taken, look.named(taken, look.launches))

@@ -36,6 +36,7 @@ from facts.state import HostState
 from inventory.host_settings import HostSettings, shipped
 from inventory.schema import Cluster, Node
 from operations.run.control import origin, who
+from operations.run.findings import Look
 from operations.run.remote import whisper
 from stacks.definition import Stack
 
@@ -109,6 +110,18 @@ class Job:
         reading = [gevent.spawn(self.reader.read, host) for host in self.hosts]
         gevent.joinall(reading, raise_error=True)
         return [one.get() for one in reading]
+
+    def looks(self, states: Sequence[HostState] | None = None) -> list[Look]:
+        """What may be judged of each host, in rank order; states: where they have been read."""
+        read = tuple(self.states() if states is None else states)
+        launches = self.launches and self.stack is not None
+        return [
+            Look(
+                self.cluster, node.rank, read, self.stack, self.known, self.settings,
+                self.settles, launches,
+            )
+            for node in self.cluster.nodes
+        ]  # fmt: skip
 
     def changed(self, host: Host) -> None:
         """Something on the host is no longer as it was read."""

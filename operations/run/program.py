@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyinfra.api.command import StringCommand
 
 from facts.run.program import INSTALLED, program_archive, program_sha256
 from facts.run.unknown import Unknown
 from facts.state import HostState
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from stacks.definition import Stack
 
@@ -67,6 +68,14 @@ def missing(state: HostState, known: Sequence[Stack]) -> list[StringCommand]:
     if found is None or (found.data, found.mode) != (undo_text(known), 0o755):
         commands.append(undo_command(known))
     return commands
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    found, line = look.state.program, Wanted("host", "on-host program", program_sha256()[:12])
+    if isinstance(found, Unknown):
+        yield line.unread(found)
+    else:
+        yield line.judged(found[:12] if found else "absent", found == program_sha256())
 
 
 @step

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pyinfra.api.command import StringCommand
 
 from facts.systemd.boot import Boot
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from operations.run.journal import quiet
 
@@ -27,6 +30,18 @@ def seen(boot: Boot) -> str:
     if boot.fault is None:
         return boot.default_target
     return f"{boot.default_target or 'nothing'} ({boot.fault})"
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """The kernel command line wins over the default target, whatever systemctl says."""
+    target, found = look.settings.boot_target, look.state.boot
+    line = Wanted("host", "boots into", target)
+    if not isinstance(found, Boot):
+        yield line.unread(found)
+        return
+    why = forced(found, target)
+    told = seen(found) + (f", but {why}" if why else "")
+    yield line.judged(told, settled(found, target) and not why)
 
 
 @step

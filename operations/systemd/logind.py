@@ -6,11 +6,14 @@ that runs under that user dies when its owner closes an SSH session (vllm#54259,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pyinfra.api.command import StringCommand
 
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.logind import Logind
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from operations.run.journal import put, quiet
 
@@ -27,6 +30,20 @@ def kept(state: HostState) -> bool:
 def settled(state: HostState) -> bool:
     """Does the running logind leave segments alone, and the next one as well?"""
     return isinstance(state.logind, Logind) and state.logind.remove_ipc is False and kept(state)
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """Segments of a user who has logged out: logind removes them unless told otherwise."""
+    found, line = look.state.logind, Wanted("memory", "RemoveIPC of logind", "no, now and at boot")
+    if not isinstance(found, Logind):
+        yield line.unread(found)
+    elif found.remove_ipc is None:
+        yield line.lacking("no logind runs")
+    else:
+        seen = "yes" if found.remove_ipc else "no"
+        seen += "" if kept(look.state) else f", {PATH} absent or changed"
+        seen += f"; lingering: {', '.join(found.lingering)}" if found.lingering else ""
+        yield line.judged(seen, settled(look.state))
 
 
 @step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, StringCommand
@@ -16,6 +16,7 @@ from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.maintenance import Maintenance
 from facts.systemd.services import Services, Unit, drop_in
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.journal import announce, journal_of, put, quiet
 from operations.run.program import missing
@@ -70,6 +71,21 @@ def unsettled(state: HostState, names: Sequence[str]) -> list[str]:
 def unread(state: HostState) -> list[str]:
     parts = {"services": state.services, "maintenance": state.maintenance, "files": state.files}
     return [f"{name} {part}" for name, part in parts.items() if isinstance(part, Unknown)]
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """What would change a driver or restart dockerd by itself."""
+    state, names = look.state, look.settings.maintenance_held
+    yield from services.assess_units("maintenance", "held", state.services, names)
+    line = Wanted("maintenance", "needrestart", "restarts nothing")
+    for part in (state.maintenance, state.files):
+        if isinstance(part, Unknown):
+            yield line.unread(part)
+            return
+    gone = isinstance(state.maintenance, Maintenance) and not state.maintenance.needrestart
+    missing = needrestart_missing(state)
+    told = "absent" if gone else "restarts services as it likes" if missing else line.wanted
+    yield line.judged(told, not missing)
 
 
 def _wait(state: State, host: Host, job: Job, names: Sequence[str]) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyinfra.api.command import StringCommand
 
 from facts.run.unknown import Unknown
 from facts.systemd.services import Services, Unit
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from operations.run.journal import quiet
 
@@ -93,6 +94,26 @@ def described(unit: Unit) -> str:
 def command(todo: Changes) -> str:
     """The changes as one call: the host keeps states and links in its journal before each."""
     return quiet("units", "down", json.dumps(vars(todo)))
+
+
+def assess_units(
+    part: str, wanted: str, found: Services | Unknown, names: Sequence[str]
+) -> Iterator[Finding]:
+    """A line for each unit with its sockets, paths and timers, as `plan` sees it among the rest."""
+    for asked in names:
+        line = Wanted(part, asked, wanted)
+        if isinstance(found, Unknown):
+            yield line.unread(found)
+        elif not {*names} <= {*found.asked}:
+            yield line.unread("not in the answer")
+        else:
+            left = unsettled(found, [asked], together=names)
+            yield line.judged("; ".join(left) or described(found.asked[asked]), not left)
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    names = look.settings.services_down
+    return assess_units("services", "down for good", look.state.services, names)
 
 
 @step

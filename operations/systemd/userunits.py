@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from pyinfra.api.command import StringCommand
 
 from facts.run.unknown import Unknown
-from facts.state import HostState
 from facts.systemd.userunits import UserUnit, UserUnits
-from operations.run.findings import Item, judged, unread
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, step
 from operations.run.journal import quiet
 
@@ -24,20 +23,17 @@ def described(one: UserUnit) -> str:
     return f"{one.active}{', masked' if one.masked else ''} for {one.user}"
 
 
-def items(state: HostState, names: Sequence[str]) -> list[Item]:
+def assess(look: Look) -> Iterator[Finding]:
     """One line a unit, with the people for whom it is not down."""
-    wanted, found = "down for every user", state.userunits
-    lines = []
-    for name in names:
-        label = f"user unit {name}"
+    found = look.state.userunits
+    for name in look.settings.user_units_down:
+        line = Wanted("services", f"user unit {name}", "down for every user")
         if isinstance(found, Unknown):
-            lines.append(unread("services", label, wanted, found))
+            yield line.unread(found)
             continue
         mine = [one for one in found.units if one.name == name]
         bad = [one for one in mine if not one.down]
-        told = "; ".join(map(described, bad or mine)) or "absent"
-        lines.append(judged("services", label, wanted, told, not bad))
-    return lines
+        yield line.judged("; ".join(map(described, bad or mine)) or "absent", not bad)
 
 
 @step

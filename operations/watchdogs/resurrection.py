@@ -21,6 +21,7 @@ from facts.watchdogs.crontab import Crontabs
 from facts.watchdogs.starters import AtJob, Starters, Unit
 from operations.engines.recognise import engines
 from operations.pair.identity import faults
+from operations.run.findings import Finding, Look, Wanted, aside
 from operations.run.job import Commands, Here, step
 from operations.run.remote import spark_host
 from operations.watchdogs import crontab
@@ -31,6 +32,7 @@ Status = Literal["armed", "held", "inert", "refused"]
 POLICIES = "restart policies"
 FOLDERS, HOOKS = "cron folders", "network hooks"
 KINDS = ("cron lines", FOLDERS, HOOKS, "at jobs", "system units", "user units", POLICIES)
+ARMED = {"armed", "refused"}
 TRANSIENT = "/systemd/transient/"  # below /run, or /run/user/1000
 
 
@@ -162,6 +164,27 @@ def refusals(found: Starters | Unknown) -> list[str]:
     if isinstance(found, Unknown):
         return [f"what could start an engine beside cron: {found}"]
     return [f"{s.name}: {s.why}" for s in starters_sources(found) if s.status == "refused"]
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """One line for each kind of thing that could start an engine unasked.
+
+    Beside a stack that this tool launches none may be armed; the owner's own compose stack has its
+    watchdogs to itself, and none may still be held.
+    """
+    state, stack = look.state, look.stack
+    wanted, wrong = ("none held", {"held"}) if stack.compose else ("none armed", ARMED)
+    found = sources(look.rank, state, look.cluster.tags.hold, stack, look.known)
+    for kind in KINDS:
+        line, why = Wanted("resurrection", kind, wanted), unread(kind, state)
+        if why:
+            yield line.unread(why)
+            continue
+        mine = [one for one in found if one.kind == kind]
+        told = [f"{one.status}: {one.name}" + (f" ({one.why})" if one.why else "") for one in mine]
+        yield line.judged("; ".join(told) or "none", not any(one.status in wrong for one in mine))
+    if isinstance(state.starters, Starters):
+        yield aside("refuse", look.named(refusals(state.starters), look.launches))
 
 
 def restarts(unit: Unit) -> bool:

@@ -14,7 +14,8 @@ import pytest
 from pyinfra.api.operation import add_op
 
 from operations.clocks import cpufreq, governor_owners
-from operations.launch import bind, ping, ritual, teardown
+from operations.launch import bind, ping, teardown
+from operations.memory import ritual
 from operations.model import images, shards
 from operations.network import fabric
 from operations.run import program

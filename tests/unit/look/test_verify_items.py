@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from facts.look.machine import Machine, Sensor, gpu, parse
-from facts.state import state_of, unread
+from facts.state import HostState, state_of, unread
 from inventory.host_settings import shipped
 from operations.clocks import cpufreq
-from operations.look.items import graphics, heat, hottest, items
+from operations.look.machine import graphics, heat, hottest
+from operations.look.parts import findings
 from operations.memory import sysctl
 from operations.network.netplan_files import PATH
-from operations.run.findings import Item
+from operations.run.findings import Finding, Look
 from operations.systemd import maintenance
 from stacks.definition import Stack
 from tests.plan.made_pair import (
@@ -64,29 +65,34 @@ def dsf(tmp_path: Path) -> Stack:
     return locked("dsf-lab", tmp_path)
 
 
+def items(state: HostState, stack: Stack, known: tuple[Stack, ...]) -> list[Finding]:
+    """The page's lines for the head."""
+    found = findings(Look(cluster(), 0, (state,), stack, known, shipped()))
+    return [one for one in found if one.name]
+
+
 @pytest.fixture
-def look(lab: Stack, dsf: Stack) -> Callable[[Snapshot], dict[str, Item]]:
+def look(lab: Stack, dsf: Stack) -> Callable[[Snapshot], dict[str, Finding]]:
     """Items of the head by name, from a snapshot."""
 
-    def look_at(snapshot: Snapshot) -> dict[str, Item]:
-        wanted = cluster()
+    def look_at(snapshot: Snapshot) -> dict[str, Finding]:
         state = state_of(snapshot | {"machine": snapshot.get("machine", MACHINE)})
-        found = items(wanted, wanted.head, state, lab, (lab, dsf), shipped())
+        found = items(state, lab, (lab, dsf))
         assert len({i.name for i in found}) == len(found), "two lines of one name"
         return {item.name: item for item in found}
 
     return look_at
 
 
-Look = Callable[[Snapshot], dict[str, Item]]
+LookAt = Callable[[Snapshot], dict[str, Finding]]
 
 
-def test_a_converged_host_is_ok_in_every_line(look: Look, lab: Stack, dsf: Stack) -> None:
+def test_a_converged_host_is_ok_in_every_line(look: LookAt, lab: Stack, dsf: Stack) -> None:
     found = look(bare(cluster(), 0, lab, dsf))
     assert {item.verdict for item in found.values()} == {"ok"}
 
 
-def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: Stack) -> None:
+def test_the_seeds_host_drifts_where_it_is_dirty(look: LookAt, lab: Stack, dsf: Stack) -> None:
     found = look(dirty(cluster(), 0, lab, dsf))
     drifted = {name for name, item in found.items() if item.verdict == "drift"}
     assert drifted == {
@@ -95,7 +101,7 @@ def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: St
         *("sysctl vm.swappiness", "sysctl at boot", "RemoveIPC of logind"),
         *shipped().services_down,
         *UPDATES,
-        "needrestart",
+        *("needrestart", "rank"),
     }
     assert found["model files"].verdict == "unknown"
     assert "policy0 performance" in found["governor"].found
@@ -103,9 +109,8 @@ def test_the_seeds_host_drifts_where_it_is_dirty(look: Look, lab: Stack, dsf: St
 
 
 def test_a_host_that_cannot_be_read_is_unknown_in_every_line(lab: Stack, dsf: Stack) -> None:
-    wanted = cluster()
     state = unread("cannot be reached")
-    found = items(wanted, wanted.head, state, lab, (lab, dsf), shipped())
+    found = items(state, lab, (lab, dsf))
     assert {item.verdict for item in found} == {"unknown"}
 
 
@@ -273,7 +278,7 @@ def earlyoom(snapshot: Snapshot) -> None:
     ],
 )
 def test_one_drift_is_one_line(
-    look: Look, lab: Stack, dsf: Stack, change: Callable[[Snapshot], None], names: set[str]
+    look: LookAt, lab: Stack, dsf: Stack, change: Callable[[Snapshot], None], names: set[str]
 ) -> None:
     snapshot = bare(cluster(), 0, lab, dsf)
     change(snapshot)
@@ -301,7 +306,7 @@ def test_one_drift_is_one_line(
         ("listeners", {"ports"}),
         ("images", {"image"}),
         ("shards", {"model files"}),
-        ("containers", {"other containers", "restart policies"}),
+        ("containers", {"other containers", "restart policies", "rank"}),
         ("crontab", {"cron lines"}),
         (
             "starters",
@@ -310,7 +315,7 @@ def test_one_drift_is_one_line(
     ],
 )
 def test_a_part_that_was_not_read_is_unknown_and_never_ok(
-    look: Look, lab: Stack, dsf: Stack, part: str, names: set[str]
+    look: LookAt, lab: Stack, dsf: Stack, part: str, names: set[str]
 ) -> None:
     snapshot = bare(cluster(), 0, lab, dsf) | {part: {"unknown": "permission denied"}}
     found = look(snapshot)
@@ -321,7 +326,7 @@ def test_a_part_that_was_not_read_is_unknown_and_never_ok(
 
 
 def test_memory_that_no_teardown_gives_back_is_on_the_page(
-    look: Look, lab: Stack, dsf: Stack
+    look: LookAt, lab: Stack, dsf: Stack
 ) -> None:
     snapshot = bare(cluster(), 0, lab, dsf)
     ollama = {"name": "ollama", "pid": 7, "user": "root", "unit": "ollama.service"}
@@ -337,7 +342,7 @@ def test_memory_that_no_teardown_gives_back_is_on_the_page(
 
 
 def test_a_member_that_is_down_with_its_cable_in_is_told_apart(
-    look: Look, lab: Stack, dsf: Stack
+    look: LookAt, lab: Stack, dsf: Stack
 ) -> None:
     snapshot = bare(cluster(), 0, lab, dsf)
     member(snapshot)
@@ -346,7 +351,7 @@ def test_a_member_that_is_down_with_its_cable_in_is_told_apart(
     assert found[f"link {PORTS[1]}"].found == "up, down in bond0"
 
 
-def test_absent_services_are_fine(look: Look, lab: Stack, dsf: Stack) -> None:
+def test_absent_services_are_fine(look: LookAt, lab: Stack, dsf: Stack) -> None:
     """Field case B09: a host without ModemManager and gnome-remote-desktop."""
     snapshot = bare(cluster(), 0, lab, dsf)
     for name in ("ModemManager.service", "gnome-remote-desktop.service"):
@@ -359,7 +364,7 @@ def test_absent_services_are_fine(look: Look, lab: Stack, dsf: Stack) -> None:
 
 
 def test_a_host_without_policies_or_sensors_or_gpu_is_unsupported_there(
-    look: Look, lab: Stack, dsf: Stack
+    look: LookAt, lab: Stack, dsf: Stack
 ) -> None:
     none: dict[str, Any] = {"gpus": None, "zones": [], "hwmon": [], "clocks": {}}
     snapshot = bare(cluster(), 0, lab, dsf) | {"machine": MACHINE | none}
@@ -372,7 +377,7 @@ def test_a_host_without_policies_or_sensors_or_gpu_is_unsupported_there(
     }
 
 
-def test_what_a_kernel_or_a_host_lacks_is_unsupported(look: Look, lab: Stack, dsf: Stack) -> None:
+def test_what_a_kernel_or_a_host_lacks_is_unsupported(look: LookAt, lab: Stack, dsf: Stack) -> None:
     snapshot = bare(cluster(), 0, lab, dsf) | {"logind": {"absent": True}}
     snapshot["sysctl"]["values"]["vm.swappiness"] = None
     found = look(snapshot)
@@ -381,7 +386,7 @@ def test_what_a_kernel_or_a_host_lacks_is_unsupported(look: Look, lab: Stack, ds
     }
 
 
-def test_an_offline_policy_is_said(look: Look, lab: Stack, dsf: Stack) -> None:
+def test_an_offline_policy_is_said(look: LookAt, lab: Stack, dsf: Stack) -> None:
     """Field case C05."""
     snapshot = bare(cluster(), 0, lab, dsf)
     snapshot["cpufreq"]["policies"]["policy1"] |= {"governor": None, "online_cpus": ""}
@@ -391,12 +396,11 @@ def test_an_offline_policy_is_said(look: Look, lab: Stack, dsf: Stack) -> None:
 
 def test_the_owners_own_stack_has_its_watchdogs_back(lab: Stack, dsf: Stack) -> None:
     """After rollback_dsf, looked at with --data stack=dsf-lab."""
-    wanted = cluster()
-    snapshot = bare(wanted, 0, lab, dsf) | {"machine": MACHINE}
+    snapshot = bare(cluster(), 0, lab, dsf) | {"machine": MACHINE}
 
-    def lines() -> Item:
+    def lines() -> Finding:
         state = state_of(snapshot)
-        found = items(wanted, wanted.head, state, dsf, (lab, dsf), shipped())
+        found = items(state, dsf, (lab, dsf))
         return next(item for item in found if item.name == "cron lines")
 
     assert (lines().verdict, lines().wanted) == ("drift", "none held")
@@ -406,14 +410,13 @@ def test_the_owners_own_stack_has_its_watchdogs_back(lab: Stack, dsf: Stack) -> 
 
 def test_an_unlocked_stack_cannot_be_told(tmp_path: Path, lab: Stack, dsf: Stack) -> None:
     unlocked = lab.model_copy(update={"lock": None})
-    wanted = cluster()
-    state = state_of(bare(wanted, 0, lab, dsf) | {"machine": MACHINE})
-    found = {i.name: i for i in items(wanted, wanted.head, state, unlocked, (), shipped())}
+    state = state_of(bare(cluster(), 0, lab, dsf) | {"machine": MACHINE})
+    found = {i.name: i for i in items(state, unlocked, ())}
     assert (found["image"].verdict, found["model files"].verdict) == ("unknown", "unknown")
 
 
 def test_what_lies_beside_a_model_is_told_with_its_size_and_is_no_drift(
-    look: Callable[[Snapshot], dict[str, Item]], lab: Stack, dsf: Stack
+    look: Callable[[Snapshot], dict[str, Finding]], lab: Stack, dsf: Stack
 ) -> None:
     left = [
         {"what": "unfinished download", "path": "/m/blobs/abc.incomplete", "bytes": 3 << 30},
@@ -431,7 +434,7 @@ def test_what_lies_beside_a_model_is_told_with_its_size_and_is_no_drift(
 # The machine
 
 
-def gpu_line(**answers: str) -> Item:
+def gpu_line(**answers: str) -> Finding:
     row = MACHINE["gpus"][0] | {name.replace("__", "."): text for name, text in answers.items()}
     (line,) = graphics(parse(MACHINE | {"gpus": [row]}))
     return line
@@ -475,6 +478,6 @@ def test_a_sensor_at_its_limit_is_a_drift_and_one_without_a_figure_says_nothing(
     assert heat(Sensor("acpitz", None, 104.0)) is None
 
 
-def test_a_cap_on_the_cpu_clock_is_told(look: Look, lab: Stack, dsf: Stack) -> None:
+def test_a_cap_on_the_cpu_clock_is_told(look: LookAt, lab: Stack, dsf: Stack) -> None:
     found = look(bare(cluster(), 0, lab, dsf))["CPU clock"]
     assert found.found == "2808 MHz, capped at 3300"

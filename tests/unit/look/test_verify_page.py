@@ -14,9 +14,11 @@ import pytest
 from rich.console import Console
 
 from facts.state import HostState, state_of, unread
+from inventory.host_settings import shipped
 from operations.look.page import Column, Page, document, rendered
-from operations.look.parity import alike, lines, rank_item
-from operations.run.findings import Item, Line
+from operations.look.parity import alike, lines
+from operations.pair.identity import rank_line
+from operations.run.findings import Finding, Line, Look
 from stacks.definition import Stack
 from tests.plan.made_pair import Snapshot, bare, cluster, container, dirty, locked, running
 from tests.unit.look.test_verify_items import MACHINE
@@ -128,8 +130,10 @@ def test_an_unread_host_makes_every_parity_line_unknown(lab: Stack, dsf: Stack) 
 # Ranks
 
 
-def ranks(found: list[HostState], lab: Stack, dsf: Stack) -> list[Item]:
-    return [rank_item(cluster(), rank, found, lab, (lab, dsf)) for rank in range(2)]
+def ranks(found: list[HostState], lab: Stack, dsf: Stack) -> list[Finding]:
+    wanted, known = cluster(), (lab, dsf)
+    looks = [Look(wanted, rank, tuple(found), lab, known, shipped()) for rank in range(2)]
+    return [rank_line(look) for look in looks]
 
 
 def test_two_right_ranks_or_none_are_ok(lab: Stack, dsf: Stack) -> None:
@@ -178,30 +182,30 @@ def test_unread_containers_are_unknown_and_not_nothing(lab: Stack, dsf: Stack) -
 
 # The page
 
-GOOD = Item("host", "boots into", "multi-user.target", "multi-user.target", "ok")
+GOOD = Finding("host", "boots into", "multi-user.target", "multi-user.target", "ok")
 PAGE = Page(
     (Column("spark1", True, (GOOD,)), Column("spark2", True, (GOOD,))),
     (Line("kernel", ("6.12", "6.12"), "ok"),),
-    Item("cluster", "serving", "lab answers", "lab gave a real completion", "ok"),
+    Finding("cluster", "serving", "lab answers", "lab gave a real completion", "ok"),
 )
 
 
 def test_what_a_host_cannot_have_does_not_spoil_the_page() -> None:
-    gpu = replace(GOOD, name="GPU", verdict="unsupported")
+    gpu = replace(GOOD, name="GPU", kind="unsupported")
     assert PAGE.ok
     assert replace(PAGE, columns=(Column("spark1", True, (GOOD, gpu)),)).ok
 
 
 @pytest.mark.parametrize("verdict", ["drift", "unknown"])
 def test_one_drift_or_one_unknown_anywhere_spoils_it(verdict: Any) -> None:
-    item = Column("spark2", True, (replace(GOOD, verdict=verdict),))
+    item = Column("spark2", True, (replace(GOOD, kind=verdict),))
     assert not replace(PAGE, columns=(PAGE.columns[0], item)).ok
     assert not replace(PAGE, parity=(Line("kernel", ("1", "2"), verdict),)).ok
-    assert not replace(PAGE, serving=replace(PAGE.serving, verdict=verdict)).ok
+    assert not replace(PAGE, serving=replace(PAGE.serving, kind=verdict)).ok
 
 
 def test_the_json_tells_drift_from_could_not_tell() -> None:
-    items = (replace(GOOD, verdict="drift"), replace(GOOD, name="fabric", verdict="unknown"))
+    items = (replace(GOOD, kind="drift"), replace(GOOD, name="fabric", kind="unknown"))
     page = replace(PAGE, columns=(PAGE.columns[0], Column("spark2", False, items)))
     found = json.loads(json.dumps(document(page)))
     assert found["ok"] is False
@@ -219,7 +223,7 @@ def text_of(page: Page) -> str:
 
 
 def test_the_hosts_stand_side_by_side_and_nothing_is_taken_for_markup() -> None:
-    other = replace(GOOD, found="[red]graphical.target[/red]", verdict="drift")
+    other = replace(GOOD, found="[red]graphical.target[/red]", kind="drift")
     page = replace(PAGE, columns=(PAGE.columns[0], Column("spark2", True, (other,))))
     (row,) = (line for line in text_of(page).splitlines() if "boots into" in line)
     assert "ok  multi-user.target" in row

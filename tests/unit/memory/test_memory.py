@@ -10,7 +10,7 @@ import pytest
 
 from facts.memory.memory import Memory
 from facts.run.program import END
-from operations.launch import ritual
+from operations.memory import ritual
 from operations.run.job import Job
 from stacks.definition import Stack
 from tests.plan.made_job import made_job

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from facts.network.fabric import Fabric
-from operations.network.comm import advice, cable_advice, name_advice, socket_faults, unused_twins
+from operations.network.comm import (
+    cable_advice,
+    name_advice,
+    socket_faults,
+    twin_advice,
+    unused_twins,
+)
 from stacks.render import FabricFacts, RankSpec, rank_spec
 from tests.plan.made_pair import PORTS, cluster, link, roce
 from tests.unit.network.test_netplan import DUAL, converged, interfaces
@@ -72,7 +78,8 @@ def twins(state: str = "4: ACTIVE") -> dict[str, Any]:
 def test_d07_a_twin_that_is_up_and_not_listed_is_told() -> None:
     fabric = converged(rdma=twins())
     assert unused_twins(PAIR, HEAD, fabric) == {"roceP2p1s0f0": "rocep1s0f0"}
-    (said,) = advice(PAIR, [fabric, converged()], [])
+    (said,) = twin_advice(PAIR, HEAD, fabric)
+    assert list(twin_advice(PAIR, PAIR.nodes[1], converged())) == []
     assert said.startswith("spark1: roceP2p1s0f0 is up on the cable of rocep1s0f0 but not in NCCL")
     assert unused_twins(PAIR, HEAD, converged(rdma=twins("1: DOWN"))) == {}
 

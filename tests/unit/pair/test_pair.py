@@ -348,7 +348,7 @@ def test_a_second_container_of_the_wanted_stack_is_a_fault(
         container("spark-lab-by-hand", lab.image_reference, {})
     )
     job = made_job(PAIR, pair, lab, stacks)
-    assert job_faults(job) == ["@fake/spark2: spark-lab-by-hand of stack lab is there"]
+    assert job_faults(job) == ["spark2: spark-lab-by-hand of stack lab is there"]
     assert to_end(job, 1) == ["spark-lab-1", "spark-lab-by-hand"]
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from facts.network.listeners import parse
-from facts.state import state_of
+from facts.state import HostState, state_of
+from inventory.host_settings import shipped
 from operations.pair import ports
+from operations.run.findings import Finding, Look
 from stacks.definition import Stack
 from tests.plan.made_pair import Snapshot, bare, cluster, container, locked, old_rank
 from tests.unit.on_host import module
@@ -42,6 +44,12 @@ def listening(host: Snapshot, port: int, **words: Any) -> None:
 
 def refusals(host: Snapshot, lab: Stack, dsf: Stack, rank: int = 0, **changes: Any) -> list[str]:
     return ports.refusals(cluster(**changes), rank, state_of(host), lab, (lab, dsf))
+
+
+def line(state: HostState, lab: Stack, dsf: Stack) -> Finding:
+    """The page's line."""
+    look = Look(cluster(), 0, (state,), lab, (lab, dsf), shipped())
+    return next(found for found in ports.assess(look) if found.name)
 
 
 def test_a_listener_of_this_machine_is_found_with_its_process() -> None:
@@ -112,7 +120,7 @@ def test_engines_of_known_stacks_are_taken_down_by_the_launch(
     listening(host, 8888, container=old["Id"])
     listening(host, 25000, **PROXY)
     assert refusals(host, lab, dsf) == []
-    found = ports.item(cluster(), 0, state_of(host), lab, (lab, dsf))
+    found = line(state_of(host), lab, dsf)
     assert found.verdict == "ok"
     assert "8888 container dsf-lab-engine-1" in found.found
 
@@ -160,4 +168,4 @@ def test_h05_ports_that_chance_may_take_are_advised_to_be_reserved(
 
 def test_what_could_not_be_read_is_unknown(host: Snapshot, lab: Stack, dsf: Stack) -> None:
     state = state_of(host | {"listeners": {"unknown": "permission denied"}})
-    assert ports.item(cluster(), 0, state, lab, (lab, dsf)).verdict == "unknown"
+    assert line(state, lab, dsf).verdict == "unknown"

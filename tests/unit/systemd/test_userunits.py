@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from facts.state import state_of
-from operations.systemd.userunits import items, left
+from inventory.host_settings import shipped
+from operations.run.findings import Look
+from operations.systemd.userunits import assess, left
+from tests.plan.made_pair import cluster
 from tests.unit.on_host import module, tree
 
 userunits, journal = module("systemd.userunits"), module("run.journal")
@@ -36,7 +39,8 @@ def test_a_unit_is_down_only_when_masked_and_asleep_for_everybody() -> None:
         }
     )
     assert [u.user for u in left(found.userunits)] == ["b", "c"]  # type: ignore[arg-type]
-    item, absent = items(found, [NAME, "other.service"])
+    settings = shipped().model_copy(update={"user_units_down": (NAME, "other.service")})
+    item, absent = assess(Look(cluster(), 0, (found,), None, (), settings))
     assert (item.verdict, item.found) == ("drift", "inactive for b; active, masked for c")
     assert (absent.verdict, absent.found) == ("ok", "absent")
 

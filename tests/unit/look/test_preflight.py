@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operations.launch.preflight import complaints
+from operations.look.preflight import complaints
 from stacks.definition import Stack, load
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import (

@@ -14,6 +14,7 @@ from facts.memory.memory import Memory
 from facts.run.unknown import Unknown, parsed
 from operations.memory import holders
 from operations.pair.identity import faults
+from operations.run.findings import Finding, Look, Wanted
 from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError, call
 from stacks.definition import Stack
@@ -73,6 +74,38 @@ def shm_complaints(memory: Memory, stack: Stack) -> Iterator[str]:
             f"{container.shm_size}; mount it larger (sudo mount -o remount,size=50% {SHM}) "
             "and take its size out of /etc/fstab"
         )
+
+
+def too_little(memory: Memory, stack: Stack) -> Iterator[str]:
+    """A host that has not enough memory in all."""
+    floor, reserved = stack.memory.floor_mib, memory.hugepages_mib
+    if memory.usable_mib < floor:
+        lost = f", {reserved} of them reserved for huge pages" if reserved else ""
+        mend = "; set vm.nr_hugepages to 0, and take it out of sysctl.d" if reserved else ""
+        yield (
+            f"{memory.total_mib} MiB of memory in all{lost}, {stack.name} wants {floor} MiB "
+            f"available{mend}"
+        )
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """MemFree beside MemAvailable: on unified memory page cache is not free for the GPU."""
+    found, stack = look.state.memory, look.stack
+    room = Wanted(
+        "memory", "memory", f"{stack.memory.floor_mib} MiB in all, available before a bind"
+    )
+    dead = Wanted("memory", "shared memory", "no dead segments")
+    if not isinstance(found, Memory):
+        yield from (room.unread(found), dead.unread(found))
+        return
+    seen = f"{found.total_mib} MiB, {found.available_mib} available, {found.free_mib} free"
+    seen += f", {found.hugepages_mib} reserved for huge pages" if found.hugepages_mib else ""
+    why_not = list(too_little(found, stack))
+    yield room.judged(seen, not why_not, look.named(why_not, look.launches))
+    size_mib = sum(s.size_bytes for s in found.leftovers) / 2**20
+    seen = f"{len(found.leftovers)} dead segments, {size_mib:.1f} MiB"
+    small = look.named(shm_complaints(found, stack), look.launches)
+    yield dead.judged(seen if found.leftovers else "none", not found.leftovers, small)
 
 
 def droppable_mib(figures: Mapping[str, int]) -> int:
