@@ -15,7 +15,7 @@ import pytest
 from facts.memory.holders import parse
 from tests.unit.on_host import module
 
-holders = module("memory.holders")
+holders, places = module("memory.holders"), module("run.places")
 HELD_MIB = 96
 ID = "a1" * 32
 
@@ -149,30 +149,30 @@ def test_small_programs_of_the_desktop_are_no_part_of_the_rest(
     ],
 )
 def test_where_a_program_belongs(group: str, unit: str, user_unit: str, screen: bool) -> None:
-    found = holders.whereabouts(group, ({"2"}, {"1000"}))
+    found = places.whereabouts(group, ({"2"}, {"1000"}))
     assert found == {"unit": unit, "user_unit": user_unit, "screen": screen}
 
 
 def test_sessions_with_a_screen_end_with_the_desktop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holders, "SESSIONS", str(tmp_path))
+    monkeypatch.setattr(places, "SESSIONS", str(tmp_path))
     (tmp_path / "2").write_text("UID=1000\nTYPE=wayland\nSTATE=active\n")
     (tmp_path / "5").write_text("UID=1001\nTYPE=tty\n")
     (tmp_path / "6").write_text("UID=1002\nTYPE=wayland\nSTATE=closing\n")
     (tmp_path / "c1").write_text("odd\x00")
-    assert holders.with_screen() == ({"2"}, {"1000"})
+    assert places.with_screen() == ({"2"}, {"1000"})
 
 
 def test_the_fifo_that_a_session_holds_open_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As logind makes one beside each session: /run/systemd/sessions/5.ref."""
-    monkeypatch.setattr(holders, "SESSIONS", str(tmp_path))
+    monkeypatch.setattr(places, "SESSIONS", str(tmp_path))
     os.mkfifo(tmp_path / "5.ref")
     session = os.open(tmp_path / "5.ref", os.O_RDWR)
     found: list[Any] = []
-    reader = threading.Thread(target=lambda: found.append(holders.with_screen()))
+    reader = threading.Thread(target=lambda: found.append(places.with_screen()))
     reader.start()
     reader.join(5)
     os.close(session)
@@ -194,7 +194,7 @@ def test_the_fifo_that_a_session_holds_open_is_not_waited_for(
 def test_only_containers_of_the_systems_docker_and_what_is_gone_are_left_out(
     group: str, counts: bool
 ) -> None:
-    assert holders.outside(group) is counts
+    assert places.outside(group) is counts
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_service_is_one_program_by_its_largest_process(monkeypatch: pytest.Mon
     made = [processes.Process(pid, 1, 0, [f"part{pid}"]) for pid in (901, 902, 903)]
     groups = {901: "0::/system.slice/a.service", 902: "0::/system.slice/a.service", 903: "0::/"}
     monkeypatch.setattr(processes, "processes", lambda: iter(made))
-    monkeypatch.setattr(holders, "read", lambda path: groups.get(int(path.split("/")[2])))
+    monkeypatch.setattr(holders, "cgroups", groups.get)
     monkeypatch.setattr(holders, "private_mib", lambda pid: {901: 40.0, 902: 70.0, 903: 5.0}[pid])
     monkeypatch.setattr(holders, "owner", lambda _pid: "milo")
     both, alone = sorted(holders.programs({901: 10.0}), key=lambda one: -one["mib"])

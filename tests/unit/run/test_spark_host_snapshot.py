@@ -190,7 +190,7 @@ def test_a_person_at_the_console_reads_no_json(
 
 def test_the_usage_lists_every_command_there_is() -> None:
     program = runpy.run_path(str(PROGRAM / "__main__.py"))
-    lines = re.findall(r"python3 spark_host (\w+) +([a-z|]*)", program["__doc__"])
+    lines = re.findall(r"python3 spark_host (\w+) {1,9}([a-z|]*)", program["__doc__"])
     assert {command for command, _ in lines} == set(program["COMMANDS"])
     for command, actions in lines:
         text = (PROGRAM / f"{program['COMMANDS'][command].replace('.', '/')}.py").read_text()

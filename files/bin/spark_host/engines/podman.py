@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,17 +38,6 @@ def image_of(bundle: str, container_id: str) -> str:
     return next((name[len(hub) :] for hub in HUB if name.startswith(hub)), name)
 
 
-def owner(pid: int) -> str:
-    try:
-        uid = os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return "unknown"
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 def running() -> Iterator[dict[str, Any]]:
     """{"name", "image", "user"} of each; a monitor of another program (CRI-O) is none of them."""
     if not which("podman"):
@@ -61,7 +49,7 @@ def running() -> Iterator[dict[str, Any]]:
         by_podman = any(os.path.basename(word) == "podman" for word in one.argv)
         if by_podman and {"id", "name", "bundle"} <= set(told):
             image = image_of(told["bundle"].rstrip("/"), told["id"])
-            yield {"name": told["name"], "image": image, "user": owner(one.pid)}
+            yield {"name": told["name"], "image": image, "user": processes.owner(one.pid)}
 
 
 def title(one: dict[str, Any]) -> str:

@@ -10,39 +10,17 @@ the program's resident set. nvidia-smi says it by process on GB10, although its 
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
 from clocks.gpu import PROBE_S
-from engines.podman import owner
-from run import processes
-from run.command import read, run
+from run import places, processes
+from run.command import run
+from run.places import cgroups, outside
+from run.processes import owner, private_mib
 from watchdogs import crontab
 
-PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 SMALL_MIB = 32  # what is smaller counts in the sum and is not named
-QUICK_MIB = 8  # what is larger is asked for exactly, which takes the kernel a walk over its pages
 NAME_CHARS = 60
-PSS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
-DOCKER = re.compile(r"/docker[-/][0-9a-f]{64}")
-GROUP = re.compile(r"^\d+:([^:]*):(.*)$", re.MULTILINE)
-# Below slices only: what lies in a container's own tree has names that the host's systemd lacks.
-SERVICE = re.compile(r"(?:/[^/]+\.slice)*/([\w:.@\\-]+\.service)(?=/|$)", re.ASCII)
-SCOPE = re.compile(r"(?:/[^/]+\.slice)*/session-([^/]+)\.scope(?=/|$)")
-MANAGER = re.compile(r"(?:/[^/]+\.slice)*/user@(\d+)\.service(?=/|$)")
-SESSIONS = "/run/systemd/sessions"
-SEEN = ("x11", "wayland", "mir")  # sessions with a screen: they end with the desktop
-Screens = tuple[set[str], set[str]]  # ids of sessions with a screen, uids of those who have one
-
-
-def private_mib(pid: int) -> float:
-    """Resident memory of a process without what it shares, with others or with files; of pages
-    that forks have in common (a loader's workers) its part, which statm counts in each as a whole.
-    """
-    words = (read(f"/proc/{pid}/statm") or "0 0 0").split()
-    mib = max(0, int(words[1]) - int(words[2])) * PAGE_KIB / 1024
-    part = PSS.search(read(f"/proc/{pid}/smaps_rollup") or "") if mib > QUICK_MIB else None
-    return int(part[1]) / 1024 if part else mib
 
 
 def on_gpu() -> tuple[dict[int, float], str | None]:
@@ -64,20 +42,6 @@ def on_gpu() -> tuple[dict[int, float], str | None]:
     return found, f"nvidia-smi says {', '.join(unsaid)}" if unsaid else None
 
 
-def with_screen() -> Screens:
-    ids, uids = set(), set()
-    for name in os.listdir(SESSIONS) if os.path.isdir(SESSIONS) else ():
-        path = f"{SESSIONS}/{name}"
-        if not os.path.isfile(path):  # ID.ref is a FIFO, which ends no sooner than the session
-            continue
-        told = dict(re.findall(r"^(\w+)=(.*)$", read(path) or "", re.MULTILINE))
-        # What a closing one has left behind has outlived its desktop already.
-        if told.get("TYPE") in SEEN and told.get("STATE") != "closing":
-            ids.add(name)
-            uids.add(told.get("UID", ""))
-    return ids, uids
-
-
 def title(argv: list[str]) -> str:
     """The program, and of an interpreter what it runs; other arguments stay on the host."""
     words = [os.path.basename(argv[0].split(" ")[0])]
@@ -92,44 +56,16 @@ def shown(name: str) -> str:
     return "".join(one if one.isprintable() else "?" for one in name[:NAME_CHARS]) or "nameless"
 
 
-def cgroups(pid: int) -> str:
-    return read(f"/proc/{pid}/cgroup") or ""
-
-
-def place(groups: str) -> str:
-    """Where systemd has a process, out of its cgroups; v1 has a line for each controller too."""
-    found = dict(GROUP.findall(groups))
-    return str(found.get("name=systemd") or found.get("", ""))
-
-
-def outside(groups: str) -> bool:
-    """Of docker as a launch knows it: a user's own docker stays. One that is gone is nowhere."""
-    return bool(groups) and (not DOCKER.search(groups) or bool(MANAGER.match(place(groups))))
-
-
-def whereabouts(groups: str, screens: Screens) -> dict[str, Any]:
-    """{"unit": of the system, "user_unit": of a user, "screen": it ends with the desktop}."""
-    path = place(groups)
-    manager = MANAGER.match(path)
-    if manager:
-        own = SERVICE.match(path[manager.end() :])
-        user_unit = own[1] if own else ""
-        return {"unit": "", "user_unit": user_unit, "screen": manager[1] in screens[1]}
-    unit, scope = SERVICE.match(path), SCOPE.match(path)
-    screen = bool(scope and scope[1] in screens[0])
-    return {"unit": unit[1] if unit else "", "user_unit": "", "screen": screen}
-
-
 def programs(gpu_mib: dict[int, float]) -> list[dict[str, Any]]:
     """All that run outside of docker; the processes of a service are one, named by the largest."""
-    screens = with_screen()
+    screens = places.with_screen()
     found: dict[Any, list[dict[str, Any]]] = {}
     for process in processes.processes():
         pid, groups = process.pid, cgroups(process.pid)
         if not outside(groups):
             continue
         one = {"name": title(process.argv), "pid": pid, "user": owner(pid)}
-        one.update(whereabouts(groups, screens))
+        one.update(places.whereabouts(groups, screens))
         one.update(mib=private_mib(pid), gpu_mib=gpu_mib.get(pid, 0.0))
         service = one["unit"] or one["user_unit"]
         found.setdefault((service, one["user"]) if service else pid, []).append(one)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from run.command import read
+
+PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
+QUICK_MIB = 8  # what is larger is asked for exactly, which takes the kernel a walk over its pages
+PSS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 
 
 class Process(NamedTuple):
@@ -38,3 +46,24 @@ def links(folder: str) -> Iterator[str]:
         for name in os.listdir(folder):
             with contextlib.suppress(OSError):
                 yield os.readlink(f"{folder}/{name}")
+
+
+def owner(pid: int) -> str:
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return "unknown"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def private_mib(pid: int) -> float:
+    """Resident memory of a process without what it shares, with others or with files; of pages
+    that forks have in common (a loader's workers) its part, which statm counts in each as a whole.
+    """
+    words = (read(f"/proc/{pid}/statm") or "0 0 0").split()
+    mib = max(0, int(words[1]) - int(words[2])) * PAGE_KIB / 1024
+    part = PSS.search(read(f"/proc/{pid}/smaps_rollup") or "") if mib > QUICK_MIB else None
+    return int(part[1]) / 1024 if part else mib
