@@ -6,6 +6,9 @@ from pathlib import Path
 
 from pyinfra.context import config
 
+# This project's modules, from whatever folder pyinfra is started.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from inventory.hosts import fail_percent, groups, load_or_exit
 
 _cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

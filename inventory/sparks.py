@@ -1,9 +1,13 @@
 """Your cluster for pyinfra, as sparks.yaml beside this file (or $SPARK_INVENTORY) describes it."""
 
 import os
+import sys
 from pathlib import Path
 
 from pyinfra.context import config
+
+# This project's modules, from whatever folder pyinfra is started.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from inventory.hosts import fail_percent, groups, load_or_exit
 
