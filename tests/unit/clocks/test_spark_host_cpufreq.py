@@ -12,7 +12,7 @@ import pytest
 from tests.unit.on_host import module
 
 cpufreq = module("clocks.cpufreq")
-kinds = module("undo.kinds")
+profile = module("clocks.profile")
 restore = module("undo.restore")
 crontab, holds, scopes = map(module, ("watchdogs.crontab", "watchdogs.holds", "systemd.scopes"))
 journal = module("run.journal")
@@ -160,8 +160,6 @@ def test_what_an_owner_had_set_is_kept_before_it_goes_down_and_given_back(
     """tuned sets ondemand and lifts its cap when it stops."""
     monkeypatch.setattr(journal, "ROOT", str(tmp_path / "journal"))
     sysfs = tmp_path / "cpufreq"
-    for name, place in (("GOVERNOR", "scaling_governor"), ("CAP", "scaling_max_freq")):
-        monkeypatch.setattr(kinds, name, f"{sysfs}/{{}}/{place}")
     monkeypatch.setattr(cpufreq, "POLICIES", str(sysfs))
     tuned = {"scaling_governor": "performance", "scaling_max_freq": "3000000"}
     one = policy_at(sysfs, "policy0", **tuned)
@@ -177,21 +175,19 @@ def test_what_an_owner_had_set_is_kept_before_it_goes_down_and_given_back(
 
     monkeypatch.setattr(units, "down", down)
     cpufreq.settle({"stop": ["tuned.service"], "disable": [], "mask": [], "profile": None})
-    entries = journal.entries()
+    entries = [*journal.entries()]
     assert {e["name"]: e["value"] for e in entries} == {
         "governor.policy0": "performance",
         "governor.policy1": "performance",
         "cpu_max.policy0": "3000000",
     }
-    looked = {v["name"]: v["verdict"] for _, v in restore.look(entries, ())}
-    assert looked == {
+    looked = restore.look(entries)
+    assert {v["name"]: v["verdict"] for _, v in looked} == {
         "governor of policy0": "restore",
         "governor of policy1": "same",
         "clock cap of policy0": "restore",
     }
-    failures: dict[str, str] = {}
-    restore.give_clocks(entries, failures)
-    assert failures == {}
+    assert restore.give_back(looked) == {}
     assert {n: (one / n).read_text().strip() for n in tuned} == tuned
 
 
@@ -203,9 +199,9 @@ def test_a_governor_that_was_kept_before_stays_the_original(
     monkeypatch.setattr(units, "down", lambda _: {})
     policy_at(tmp_path / "cpufreq", "policy0", scaling_governor="schedutil")
     journal.setting("governor.policy0", "performance", "schedutil")
-    before = journal.entries()
+    before = [*journal.entries()]
     cpufreq.settle({"stop": [], "disable": [], "mask": [], "profile": None})
-    assert journal.entries() == before
+    assert [*journal.entries()] == before
 
 
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str) -> Path:
@@ -252,11 +248,12 @@ def test_c07_the_profile_is_kept_and_put_on_neutral_before_the_daemon_goes(
         ["balanced"],
     )
     here = {"LoadState": "loaded"}
-    assert kinds.look_profile(entry, here)["verdict"] == "restore"
-    failures: dict[str, str] = {}
-    restore.give_clocks([entry], failures)
+    monkeypatch.setattr(units, "show", lambda names: dict.fromkeys(names, here))
+    looked = restore.look([entry])
+    assert [(v["name"], v["verdict"]) for _, v in looked] == [("power profile", "restore")]
+    failures = restore.give_back(looked)
     assert (kept.read_text(), failures) == ("power-saver", {})
-    assert kinds.look_profile(entry, here)["verdict"] == "same"
+    assert profile.look(entry, here)["verdict"] == "same"
 
 
 @pytest.mark.parametrize(
@@ -274,7 +271,7 @@ def test_a_profile_chosen_by_somebody_since_is_left(
 ) -> None:
     monkeypatch.setattr(cpufreq, "profile", lambda: now)
     entry = {"name": cpufreq.PROFILE, "value": "power-saver", "ours": ["balanced"]}
-    assert kinds.look_profile(entry, {"LoadState": load})["verdict"] == word
+    assert profile.look(entry, {"LoadState": load})["verdict"] == word
 
 
 def test_a_daemon_that_does_not_answer_leaves_the_rest_readable(

@@ -14,7 +14,7 @@ from operations.memory import sysctl as operation
 from tests.plan.made_pair import file_of
 from tests.unit.on_host import module
 
-sysctls, restore, kinds = module("memory.sysctls"), module("undo.restore"), module("undo.kinds")
+sysctls, restore = module("memory.sysctls"), module("undo.restore")
 WANT = {"vm.swappiness": 0, "vm.no_such": 1}
 
 

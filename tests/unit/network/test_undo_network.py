@@ -251,19 +251,21 @@ def test_a_device_that_networkmanager_had_is_one_to_give_back(
 ) -> None:
     monkeypatch.setattr(network.manager, "run", lambda _: answer)
     entry = {"name": "managed.enp1s0f1np1", "value": "yes", "ours": ["no"]}
-    found = module("undo.kinds").look_managed(entry)
+    ((_, found),) = restore.look([{"kind": "settings", **entry}])
     assert (found["name"], found["verdict"]) == ("NetworkManager's hold on enp1s0f1np1", verdict)
 
 
-restore = module("undo.restore")
+restore, kept = module("undo.restore"), module("network.kept")
 
 
 def fabric(monkeypatch: pytest.MonkeyPatch, now: Links, *verdicts: tuple[str, str]) -> str:
     monkeypatch.setattr(network, "run", Kernel(now).run)
-    found = restore.look_fabric(
-        FRESH, [{"name": f"/etc/netplan/{name}", "verdict": word} for name, word in verdicts]
-    )
-    return str(found["verdict"])
+    links = [{"name": f"link.{name}", "value": json.dumps(was)} for name, was in FRESH.items()]
+    before = [({"path": f"/etc/netplan/{name}"}, {"verdict": word}) for name, word in verdicts]
+    found = kept.read(links, before)
+    words = {kept.look(entry, found)["verdict"] for entry in links}
+    (word,) = words - {"same"} or words
+    return str(word)
 
 
 def test_links_stay_as_they_are_while_an_edited_netplan_file_is_left(
@@ -289,10 +291,9 @@ class Trials(Kernel):
 @pytest.fixture
 def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: None) -> Trials:
     """A trial has begun: nothing is applied yet."""
-    kernel, trial = Trials(FRESH), restore.fabric
+    kernel, trial = Trials(FRESH), kept.fabric
     for name in ("STATE", "TRIAL", "ETC", "VENDOR"):
         monkeypatch.setattr(trial, name, str(tmp_path / name.lower()))
-    monkeypatch.setattr(restore, "NETPLAN", f"{trial.ETC}/")
     monkeypatch.setattr(restore.journal, "ROOT", str(tmp_path / "lib" / "journal"))
     monkeypatch.setattr(restore.links, "FOLDERS", ())
     monkeypatch.setattr(network, "run", kernel.run)
@@ -318,11 +319,11 @@ def test_of_a_reverted_trial_no_undo_knows_a_link_that_the_owner_makes_later(
     trials: Trials,
 ) -> None:
     assert "link.bond0" in named()
-    assert restore.fabric.apply(5)["ok"] is False
+    assert kept.fabric.apply(5)["ok"] is False
     assert trials.links == FRESH
     assert named() == set()
     trials.links = copy.deepcopy(BONDED)
-    assert restore.look(restore.everything(), ()) == []
+    assert restore.look(restore.everything()) == []
 
 
 def test_a_trial_that_did_not_get_back_keeps_what_it_found(
@@ -330,7 +331,7 @@ def test_a_trial_that_did_not_get_back_keeps_what_it_found(
 ) -> None:
     trials.netplan = 1
     monkeypatch.setattr(network, "LIMIT_S", 0)
-    assert "going back: " in restore.fabric.apply(5)["message"]
+    assert "going back: " in kept.fabric.apply(5)["message"]
     assert {"link.bond0", "managed.enp1s0f1np1"} <= named()
 
 
@@ -338,7 +339,7 @@ def test_a_confirmation_that_comes_while_the_way_back_is_taken_is_refused(
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would put the new files in place beside the old links."""
-    trial, answers, real = restore.fabric, [], network.restore
+    trial, answers, real = kept.fabric, [], network.restore
 
     def going_back(*words: Any) -> None:
         answers.append(trial.confirm())
@@ -356,7 +357,7 @@ def test_a_confirmation_that_comes_while_the_way_back_is_taken_is_refused(
 def test_a_trial_that_cannot_begin_leaves_no_file_that_a_later_apply_would_take(
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = restore.fabric
+    trial = kept.fabric
 
     def refused(*_: Any) -> None:
         raise module("run.command").Failed("another spark-host has been at work")
@@ -370,19 +371,19 @@ def test_a_trial_that_cannot_begin_leaves_no_file_that_a_later_apply_would_take(
 
 
 def test_what_an_earlier_change_found_outlives_the_reverted_trial(trials: Trials) -> None:
-    plan = restore.fabric.load_plan()
+    plan = kept.fabric.load_plan()
     plan["first"].remove("link.bond0")
-    (Path(restore.fabric.STATE) / "plan").write_text(json.dumps(plan))
-    restore.fabric.apply(5)
+    (Path(kept.fabric.STATE) / "plan").write_text(json.dumps(plan))
+    kept.fabric.apply(5)
     assert named() == {"link.bond0"}
 
 
 def test_of_a_trial_that_a_power_cut_ended_nothing_is_left_to_undo(trials: Trials) -> None:
     assert "link.bond0" in named()
-    shutil.rmtree(restore.fabric.STATE)  # below /run
+    shutil.rmtree(kept.fabric.STATE)  # below /run
     assert named() == set()
     restore.journal.put(
-        f"{restore.NETPLAN}60-new.yaml", 0o600, (os.getuid(), os.getgid()), b""
+        f"{kept.fabric.ETC}/60-new.yaml", 0o600, (os.getuid(), os.getgid()), b""
     )  # a confirmed one
     assert "link.bond0" in named()
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.unit.on_host import just_before, module
 
-homes, journal, kinds = map(module, ("run.homes", "run.journal", "undo.kinds"))
+homes, journal, files = map(module, ("run.homes", "run.journal", "undo.files"))
 holds, scopes = map(module, ("watchdogs.holds", "systemd.scopes"))
 userunits = module("systemd.userunits")
 Failed = module("run.command").Failed
@@ -81,7 +81,7 @@ def put(path: str) -> None:
 
 def give(path: str, **content: Any) -> None:
     owner = {"existed": True, "mode": 0o644, "uid": OWNER[0], "gid": OWNER[1]}
-    kinds.give_file(entry(path, **owner, **content), ())
+    files.give(entry(path, **owner, **content))
 
 
 def give_bytes(path: str) -> None:
@@ -93,7 +93,7 @@ def give_link(path: str) -> None:
 
 
 def give_nothing(path: str) -> None:
-    kinds.give_file(entry(path, existed=False), ())
+    files.give(entry(path, existed=False))
 
 
 ACTS = [mask, hold, let_go, put, give_bytes, give_link, give_nothing]

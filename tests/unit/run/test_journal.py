@@ -6,7 +6,6 @@ import base64
 import fcntl
 import io
 import itertools
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ def put(path: Path, data: bytes, mode: int = 0o644, **words: Any) -> None:
 
 
 def entry(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(journal.entry_path("files", str(path))).read_text())
+    found: dict[str, Any] = journal.load("files", str(path))
     return found
 
 
@@ -173,9 +172,10 @@ def test_what_a_cut_off_write_left_is_replaced_not_written_into(disk: Path) -> N
 @pytest.fixture
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A CPU frequency policy."""
-    file = tmp_path / "policy0"
+    file = tmp_path / "policy0" / "scaling_governor"
+    file.parent.mkdir()
     file.write_text("performance\n")
-    monkeypatch.setattr(module("undo.kinds"), "GOVERNOR", str(tmp_path / "{}"))
+    monkeypatch.setattr(module("clocks.cpufreq"), "POLICIES", str(tmp_path))
     return file
 
 
@@ -270,7 +270,7 @@ def test_a_damaged_entry_is_named(disk: Path) -> None:
     with pytest.raises(ValueError, match=f"{path} is damaged"):
         put(disk / "a", b"y")
     with pytest.raises(ValueError, match=f"{path} is damaged"):
-        restore.everything()
+        list(journal.entries())
     assert (disk / "a").read_bytes() == b"x"
 
 

@@ -18,7 +18,7 @@ from tests.unit.on_host import module, tree
 
 userunits, journal = module("systemd.userunits"), module("run.journal")
 holds, scopes = module("watchdogs.holds"), module("systemd.scopes")
-restore = module("undo.restore")
+restore, kinds = module("undo.restore"), module("undo.kinds")
 NAME = "localsearch-3.service"
 
 
@@ -119,7 +119,11 @@ def test_a_unit_that_does_not_start_keeps_no_other_down(
     )
     program.chmod(0o755)
     monkeypatch.setattr(scopes, "manager", lambda *_: [str(program)])
-    ran = [{"name": f"userunit.milo {name}.service", "value": "active"} for name in ("a", "b")]
-    with pytest.raises(module("run.command").Failed, match="milo: it needs a screen"):
-        userunits.give(ran)
+    ran = [
+        {"kind": "settings", "name": f"userunit.milo {name}.service", "value": "active"}
+        for name in ("a", "b")
+    ]
+    looked = [(e, {"name": userunits.called(e), "verdict": "restore"}) for e in ran]
+    failures = restore.give_back(looked, [kinds.of(ran[0])])
+    assert failures == {"unit a.service of milo": "milo: it needs a screen"}
     assert "start -- b.service" in told.read_text()

@@ -18,9 +18,14 @@ from operations.run.program import UNDO_COMMAND, engine_signs, undo_text
 from stacks.definition import load, names
 from tests.unit.on_host import module
 
-engines, journal, kinds, restore, undo = map(
-    module, ("engines.engines", "run.journal", "undo.kinds", "undo.restore", "undo.undo")
+engines, containers, journal, clocks, restore, undo = map(
+    module,
+    (
+        *("engines.engines", "engines.containers", "run.journal", "clocks.kept"),
+        *("undo.restore", "undo.undo"),
+    ),
 )
+policies = module("engines.kept")
 KNOWN = [load(name) for name in names()]
 SIGNS = json.loads(engine_signs(KNOWN))
 
@@ -228,7 +233,7 @@ def policy(name: str, count: int = 0) -> dict[str, Any]:
     [("", 0, "no"), ("always", 0, "always"), ("on-failure", 3, "on-failure:3")],
 )
 def test_a_policy_is_kept_as_docker_takes_it(name: str, count: int, text: str) -> None:
-    assert kinds.policy_of({"HostConfig": policy(name, count)}) == text
+    assert containers.policy_of({"HostConfig": policy(name, count)}) == text
 
 
 @pytest.mark.parametrize(
@@ -254,8 +259,8 @@ def test_a_container_is_given_back_only_as_long_as_it_is_that_one(
     value: str, now: dict[str, Any], word: str
 ) -> None:
     entry = {"name": "restart.a.aaaaaaaa", "value": f"aaaaaaaa {value}", "ours": ["no"]}
-    found = kinds.look_container(entry, [now])
-    assert (found["name"], found["verdict"]) == ("container a", word)
+    assert policies.called(entry) == "container a"
+    assert policies.look(entry, [now])["verdict"] == word
 
 
 @pytest.mark.parametrize(("installed", "left"), [(True, ["container a"]), (False, [])])
@@ -265,10 +270,10 @@ def test_a_dead_docker_keeps_nothing_else_from_being_given_back(
     socket = tmp_path / "docker.sock"
     if installed:
         socket.touch()
-    monkeypatch.setattr(restore.containers, "SOCKET", str(socket))
-    monkeypatch.setattr(restore.containers, "which", lambda _: False)
+    monkeypatch.setattr(containers, "SOCKET", str(socket))
+    monkeypatch.setattr(containers, "which", lambda _: False)
     monkeypatch.setattr(restore.links, "FOLDERS", ())
-    monkeypatch.setattr(restore.holds, "RECORD", str(tmp_path / "held.json"))
+    monkeypatch.setattr(module("watchdogs.holds"), "RECORD", str(tmp_path / "held.json"))
     file = journalled(tmp_path)
     journal.setting("restart.a.aaaaaaaa", "aaaaaaaa always start", "no")
     answer = restore.undo(())
@@ -287,8 +292,9 @@ def test_a_dead_docker_keeps_nothing_else_from_being_given_back(
 def test_a_governor_set_by_somebody_since_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: str | None, word: str
 ) -> None:
-    monkeypatch.setattr(kinds, "GOVERNOR", str(tmp_path / "{}"))
+    monkeypatch.setattr(clocks.cpufreq, "POLICIES", str(tmp_path))
     if now:
-        (tmp_path / "policy0").write_text(now + "\n")
+        (tmp_path / "policy0").mkdir()
+        (tmp_path / "policy0" / "scaling_governor").write_text(now + "\n")
     entry = {"name": "governor.policy0", "value": "performance", "ours": ["schedutil"]}
-    assert kinds.look_governor(entry)["verdict"] == word
+    assert clocks.look(entry)["verdict"] == word

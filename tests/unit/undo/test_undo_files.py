@@ -16,7 +16,6 @@ from operations.watchdogs.crontab import hold, rearm
 from tests.unit.on_host import module, tree
 
 journal = module("run.journal")
-kinds = module("undo.kinds")
 restore = module("undo.restore")
 OWNER = (os.getuid(), os.getgid())
 WORD = "SPARK-HELD"
@@ -29,7 +28,7 @@ def put(path: Path, data: str, **words: Any) -> None:
 
 
 def plan(*force: str) -> dict[str, tuple[str, str]]:
-    looked = restore.look(restore.everything(), frozenset(force))
+    looked = restore.look(restore.everything(force))
     return {v["name"]: (v["verdict"], v["why"]) for _, v in looked}
 
 
@@ -76,7 +75,7 @@ def test_what_was_left_is_still_in_the_journal_and_can_be_forced(disk: Path) -> 
     answer = undo(str(file))
     assert answer["ok"]
     assert tree(disk) == before
-    (entry,) = (json.loads(p.read_text()) for p in Path(answer["aside"]).rglob("*.json"))
+    (entry,) = (json.loads(p.read_text())["entry"] for p in Path(answer["aside"]).rglob("*.json"))
     assert [base64.b64decode(edit["b64"]) for edit in entry["edits"]] == [b"the owner's"]
 
 
@@ -117,7 +116,7 @@ def test_an_edit_that_a_later_run_wrote_over_is_kept_in_the_journal(disk: Path) 
     (disk / "a").write_text("the owner's")
     put(disk / "a", "ours 2")
     put(disk / "a", "ours 3")
-    entry = json.loads(Path(journal.entry_path("files", str(disk / "a"))).read_text())
+    entry = journal.load("files", str(disk / "a"))
     assert [base64.b64decode(edit["b64"]) for edit in entry["edits"]] == [b"the owner's"]
     assert undo()["ok"]
     assert (disk / "a").read_text() == "original"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -75,8 +74,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     system = str(top / "etc" / "systemd" / "system")
     monkeypatch.setattr(links, "FOLDERS", (system,))
     monkeypatch.setattr(units, "FOLDERS", (system, str(shipped)))
-    monkeypatch.setattr(restore, "SYSTEMD", (system + "/",))
-    monkeypatch.setattr(restore, "OUR_UNIT", re.compile(re.escape(system) + r"/([^/]+\.service)$"))
     units.systemctl("enable", "--quiet", "cups.service", "bluetooth.service")
     units.systemctl("mask", "--quiet", "atop.service")
     for name in ("cups.service", "cups.socket", "atop.service"):
@@ -344,7 +341,7 @@ def test_a_change_cut_off_within_systemctl_is_undone(
     # Something of the owner's happens before anybody looks again.
     (system(root) / "later.target.wants").mkdir()
     (system(root) / "later.target.wants" / "later.service").symlink_to("/lib/later.service")
-    looked = [v for _, v in restore.look(restore.everything(), ())]
+    looked = [v for _, v in restore.look(restore.everything())]
     names = [v["name"] for v in looked]
     assert len({*names}) == len(names)
     assert {v["verdict"] for v in looked} <= {"restore", "same"}
@@ -364,7 +361,7 @@ def test_a_change_cut_off_is_completed_by_the_next_and_then_undone(
         with pytest.raises(Cut):
             units.down(TODO | {"mask": []})
     assert links.pending() is not None
-    looked = [v for _, v in restore.look(restore.everything(), ())]
+    looked = [v for _, v in restore.look(restore.everything())]
     assert {v["verdict"] for v in looked} <= {"restore", "same"}
     units.down(TODO)
     assert links.pending() is None
@@ -392,7 +389,7 @@ def test_an_owners_full_copy_of_a_static_unit_is_held_by_a_drop_in_and_given_bac
     assert held.read_bytes() == units.DOWN
     assert "ConditionPathExists=/nonexistent/" in held.read_text()
     assert not (root / "active" / "colord.service").exists()
-    assert {v["verdict"] for _, v in restore.look(restore.everything(), ())} == {"restore"}
+    assert {v["verdict"] for _, v in restore.look(restore.everything())} == {"restore"}
     assert undo()["ok"]
     assert tree(root) == before
     assert not held.parent.exists()
@@ -427,7 +424,7 @@ def test_a_second_change_cut_off_names_nothing_twice(
         patch.setattr(links, "settle", lambda *_: (_ for _ in ()).throw(Cut()))
         with pytest.raises(Cut):
             units.down(TODO)
-    names = [v["name"] for _, v in restore.look(restore.everything(), ())]
+    names = [v["name"] for _, v in restore.look(restore.everything())]
     assert len({*names}) == len(names)
     assert undo()["ok"]
     assert tree(root) == before

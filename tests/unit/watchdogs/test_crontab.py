@@ -27,9 +27,9 @@ from operations.watchdogs.crontab import (
 )
 from tests.unit.on_host import module
 
-journal, kinds, spark_host_crontab = (
+journal, files, spark_host_crontab = (
     module("run.journal"),
-    module("undo.kinds"),
+    module("undo.files"),
     module("watchdogs.crontab"),
 )
 
@@ -139,7 +139,7 @@ def test_what_is_held_on_the_host_comes_back_from_there(text: str, day: date) ->
         later = b"\n# by the owner, later\n"
         path.write_bytes(path.read_bytes() + later)
         (entry,) = journal.entries()
-        kinds.give_file(entry, ())
+        files.give(entry)
         assert path.read_bytes() == data + later
 
 

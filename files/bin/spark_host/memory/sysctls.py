@@ -9,6 +9,7 @@ from typing import Any
 
 from run import journal
 from run.command import Failed, read
+from run.verdicts import Entry, set_since, subject
 
 ROOT = "/proc/sys"
 # In the order in which a file hides those of its name in later folders (sysctl.d(5)).
@@ -69,6 +70,14 @@ def section(ask: dict[str, Any]) -> dict[str, Any]:
 def put(key: str, value: str) -> None:
     with open(path_of(key), "w") as file:
         file.write(value + "\n")
+
+
+def look(entry: Entry) -> dict[str, Any]:
+    return set_since(entry, live(subject(entry)), "this kernel has no such setting")
+
+
+def give(entry: Entry) -> None:
+    put(subject(entry), entry["value"])
 
 
 def main(argv: list[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import stat
 from typing import Any
 
 from run import homes, journal
-from run.verdicts import subject, verdict
+from run.verdicts import Entry, subject, verdict
 
 from model import reading
 
@@ -57,22 +57,21 @@ def clear(directory: str, name: str, then: str) -> str | None:
     return keep(directory, name, then)
 
 
-def look(entry: dict[str, Any]) -> dict[str, str]:
-    """The verdict of undo on one entry, as in kinds.py."""
+def look(entry: Entry) -> dict[str, Any]:
     path, kept = subject(entry), entry["value"]
     if not os.path.lexists(kept):
-        word = "same" if os.path.lexists(path) else "gone"
-        return verdict(path, word, "" if word == "same" else f"{kept} was removed since")
+        there = os.path.lexists(path)
+        return verdict("same") if there else verdict("gone", f"{kept} was removed since")
     if not os.path.lexists(path):
-        return verdict(path, "restore")
+        return verdict("restore")
     if os.path.islink(kept) or not os.path.isfile(kept) or path.endswith(WEIGHTS):
-        return verdict(path, "gone", f"the pinned file stays; what lay there is {kept}")
+        return verdict("gone", f"the pinned file stays; what lay there is {kept}")
     if os.path.isfile(path) and reading.sha256(path) in entry["ours"]:
-        return verdict(path, "restore")
-    return verdict(path, "edited", f"changed since; what lay there before is {kept}")
+        return verdict("restore")
+    return verdict("edited", f"changed since; what lay there before is {kept}")
 
 
-def give(entry: dict[str, Any]) -> None:
+def give(entry: Entry) -> None:
     with homes.pinned(entry["value"]) as old, homes.pinned(subject(entry)) as new:
         os.rename(old, new)
     # The folder goes with the last that was in it.

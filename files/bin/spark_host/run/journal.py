@@ -1,6 +1,6 @@
 """The write-ahead journal: the original of everything before its first change, on the host itself.
 
-/var/lib/spark-converge/journal/
+/var/lib/spark-converge/journal/, each document sealed with its sum (sealed.py)
     files/<key>.json     {"path", <content>, "saved_at", "ours", "written", "tag", "edits", "made"}
     settings/<key>.json  {"name", "value", "saved_at", "ours"}: units, governors, sysctls, links ...
     pending.json         only while systemctl makes and removes links (see links.py)
@@ -20,7 +20,6 @@ import base64
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import stat
 import sys
@@ -28,7 +27,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from run import homes
+from run import homes, sealed
 from run.command import Failed
 
 ROOT = "/var/lib/spark-converge/journal"
@@ -228,23 +227,28 @@ def fingerprint(found: dict[str, Any]) -> str:
 
 
 def load(kind: str, name: str) -> dict[str, Any] | None:
-    """The entry, None when there is none; raises ValueError naming one that cannot be read."""
-    path = entry_path(kind, name)
+    """The entry, None when there is none; raises ValueError naming a damaged one."""
     try:
-        with open(path) as file:
-            entry: dict[str, Any] = json.load(file)
+        return opened(kind, entry_path(kind, name))
     except FileNotFoundError:
         return None
-    except ValueError:
-        raise ValueError(f"{path} is damaged") from None
-    return entry
+
+
+def opened(kind: str, path: str) -> dict[str, Any]:
+    """Raises FileNotFoundError, and ValueError naming an entry that is damaged, or not its own."""
+    word = "path" if kind == "files" else "name"
+
+    def is_whole(entry: Any) -> bool:
+        return sealed.FORMS[kind](entry) and entry_path(kind, entry[word]) == path
+
+    return sealed.opened(path, is_whole)
 
 
 def store(kind: str, name: str, entry: dict[str, Any]) -> None:
     path = entry_path(kind, name)
     make_folder(ROOT, 0o700)
     make_folder(os.path.dirname(path), 0o700)
-    write(path, json.dumps(entry, indent=1).encode(), 0o600)
+    write(path, sealed.seal(entry), 0o600)
 
 
 def record(path: str, found: dict[str, Any], then: dict[str, Any], tag: str | None = None) -> None:
@@ -308,20 +312,30 @@ def remove(path: str) -> None:
         take_away(path)
 
 
-def entries() -> list[dict[str, Any]]:
-    """All entries, each with its "kind"; raises ValueError naming one that cannot be read."""
-    found = []
-    for kind in ("files", "settings"):
+def read_all() -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """All whole entries, each with its "kind", and {path: why} of what is damaged."""
+    whole, damaged = [], {}
+    for kind in sealed.FORMS:
         folder = f"{ROOT}/{kind}"
+        if os.path.lexists(folder) and not os.path.isdir(folder):
+            damaged[folder] = str(sealed.damaged(folder))
+            continue
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
             if name.startswith(".") or not name.endswith(".json"):
                 continue
             try:
-                with open(f"{folder}/{name}") as file:
-                    found.append({"kind": kind, **json.load(file)})
-            except ValueError:
-                raise ValueError(f"{folder}/{name} is damaged") from None
-    return found
+                whole.append({"kind": kind, **opened(kind, f"{folder}/{name}")})
+            except ValueError as error:
+                damaged[f"{folder}/{name}"] = str(error)
+    return whole, damaged
+
+
+def entries() -> Iterator[dict[str, Any]]:
+    """All whole entries; after the last one raises ValueError naming what is damaged."""
+    whole, damaged = read_all()
+    yield from whole
+    if damaged:
+        raise ValueError("; ".join(damaged.values()))
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -333,14 +347,14 @@ def main(argv: list[str]) -> dict[str, Any]:
         text = sys.stdin.read()
         if not text.endswith("\n"):  # of a sender that is gone
             raise ValueError("the input was cut short; nothing was written")
-        put(path, int(mode, 8), (int(uid), int(gid)), base64.b64decode(text), *tag)
+        put(path, int(mode, 8), (int(uid), int(gid)), sealed.decoded(text[:-1]), *tag)
     elif action == "remove":
         remove(rest[0])
     elif action == "setting":
         for name, value, ours in zip(rest[::3], rest[1::3], rest[2::3]):
             setting(name, value, ours)
     elif action == "list":
-        return {"entries": entries()}
+        return {"entries": [*entries()]}
     else:
         raise ValueError(f"unknown action {action}")
     return {}

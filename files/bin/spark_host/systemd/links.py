@@ -8,13 +8,12 @@ before and after, and every difference is journalled as a file entry; undo resto
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from run import journal
+from run import journal, sealed
 
 FOLDERS = (
     "/etc/systemd/system",
@@ -40,13 +39,12 @@ def pending_path() -> str:
 
 
 def pending() -> dict[str, Any] | None:
-    """{"units": [name], "links": {path: content}} of a change that was cut short, else None."""
+    """{"units": [name], "links": {path: content}} of a change that was cut short, else None; raises
+    ValueError naming a damaged one."""
     try:
-        with open(pending_path()) as file:
-            record: dict[str, Any] = json.load(file)
+        return sealed.opened(pending_path(), sealed.is_record)
     except FileNotFoundError:
         return None
-    return record
 
 
 def stem(path: str) -> str:
@@ -80,16 +78,22 @@ def settle(units: Collection[str] | None = None) -> None:
     journal.sync_folder(journal.ROOT)
 
 
+def settle_cut() -> None:
+    """What a change that was cut short has done goes into the journal; raises ValueError where its
+    record is damaged."""
+    left = pending()
+    if left is not None:
+        settle(left["units"])
+
+
 @contextlib.contextmanager
 def watched(units: Collection[str]) -> Iterator[None]:
     """Journal all links that are made or removed inside, also when that is cut short."""
     with journal.alone():
-        left = pending()
-        if left is not None:
-            settle(left["units"])
+        settle_cut()
         journal.make_folder(journal.ROOT, 0o700)
-        record = json.dumps({"units": list(units), "links": scan()})
-        journal.write(pending_path(), record.encode(), 0o600)
+        record = {"units": list(units), "links": scan()}
+        journal.write(pending_path(), sealed.seal(record), 0o600)
         try:
             yield
         finally:

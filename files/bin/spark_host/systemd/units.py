@@ -29,6 +29,7 @@ FOLDERS = (
 WANTS = ("wants", "requires", "upholds")
 BUS_SERVICES = "/usr/share/dbus-1/system-services/*.service"
 TRIGGERS = ("timer", "path", "socket")
+SUFFIXES = (".service", ".timer", ".socket", ".path", ".mount")
 DEFAULT = "default.target"
 ASLEEP = ("inactive", "failed")
 DROP_IN = "zz-spark-converge-down.conf"

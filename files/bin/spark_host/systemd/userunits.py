@@ -16,12 +16,11 @@ from typing import Any
 
 from run import homes, journal
 from run.command import Failed, run
-from run.verdicts import subject, verdict
+from run.verdicts import Entry, subject, verdict
 
 from systemd import scopes
 
 MASK = "/dev/null"
-PREFIX = "userunit"
 
 
 def own_path(user: str, name: str) -> str:
@@ -87,7 +86,7 @@ def mask(user: str, name: str) -> None:
 def down(todo: list[dict[str, str]]) -> dict[str, Any]:
     for one in todo:
         user, name = one["user"], one["name"]
-        journal.setting(f"{PREFIX}.{user} {name}", one["active"], "")
+        journal.setting(f"userunit.{user} {name}", one["active"], "")
         mask(user, name)
     for user in dict.fromkeys(one["user"] for one in todo):
         tell(user, "daemon-reload")
@@ -95,32 +94,28 @@ def down(todo: list[dict[str, str]]) -> dict[str, Any]:
     return {}
 
 
-def look(entry: dict[str, Any]) -> dict[str, str]:
+def called(entry: Entry) -> str:
+    user, name = subject(entry).split(" ")
+    return f"unit {name} of {user}"
+
+
+def look(entry: Entry) -> dict[str, Any]:
     """Only what ran has to run again; the mask is a file entry of its own."""
     user, name = subject(entry).split(" ")
-    label = f"unit {name} of {user}"
     try:
         systemctl = scopes.manager(user, pwd.getpwnam(user).pw_uid)
     except KeyError:
-        return verdict(label, "gone", "there is no such user any more")
+        return verdict("gone", "there is no such user any more")
     if entry["value"] != "active" or systemctl is None:  # it starts with the user's next session
-        return verdict(label, "same")
+        return verdict("same")
     now = scopes.shown(systemctl, [name]).get(name, {}).get("ActiveState")
-    return verdict(label, "same" if now == "active" else "restore")
+    return verdict("same" if now == "active" else "restore")
 
 
-def give(entries: list[dict[str, Any]]) -> None:
-    """One that does not start keeps none of the others down."""
-    said = []
-    for entry in entries:
-        user, name = subject(entry).split(" ")
-        try:
-            tell(user, "daemon-reload")
-            tell(user, "start", "--", name)
-        except Failed as error:
-            said.append(str(error))
-    if said:
-        raise Failed("; ".join(said))
+def give(entry: Entry) -> None:
+    user, name = subject(entry).split(" ")
+    tell(user, "daemon-reload")
+    tell(user, "start", "--", name)
 
 
 def main(argv: list[str]) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from typing import Any
 
 from run import journal
 from run.command import Failed
+from run.verdicts import Entry
 from systemd import links, units
 
 from undo import kinds, restore
 
 
-def belongs(entry: dict[str, Any], names: Collection[str], paths: Collection[str]) -> bool:
+def belongs(entry: Entry, names: Collection[str], paths: Collection[str]) -> bool:
     """Is an entry about one of these units, a link or our drop-in of one, or one of these files?"""
     if entry["kind"] == "settings":
         return entry["name"] in {f"unit.{name}" for name in names}
@@ -31,19 +32,13 @@ def belongs(entry: dict[str, Any], names: Collection[str], paths: Collection[str
 
 def rearm(names: Collection[str], paths: Collection[str]) -> dict[str, Any]:
     """{"restored": [name], "notes": [sentence]}; raises Failed naming what is not as it was."""
-    cut = links.pending()
-    if cut:
-        links.settle(cut["units"])
+    links.settle_cut()
     mine = [e for e in journal.entries() if belongs(e, names, paths)]
-    looked = restore.look(mine, ())
-    todo = [e for e, v in looked if e and v["verdict"] == "restore"]
-    failures: dict[str, str] = {}
-    restore.give_files(restore.files_in(todo), (), failures)
-    units.systemctl("daemon-reload")
-    restore.attempt(failures, "units", kinds.start_units, restore.named(todo, "unit"))
-    after = restore.look(mine, ())
+    looked = restore.look(mine)
+    failures = restore.give_back(looked, [kind for kind in kinds.KINDS if kind is not kinds.HELD])
+    after = restore.look(mine)
     wrong = {v["name"]: v["why"] for _, v in after if v["verdict"] not in ("same", "gone")}
-    restore.set_aside([e for e, v in after if e and v["name"] not in wrong])
+    restore.set_aside([e for e, v in after if v["name"] not in wrong])
     if wrong or failures:
         told = {**failures, **{k: failures.get(k) or why for k, why in wrong.items()}}
         raise Failed("; ".join(f"{name}: {why or 'not as it was'}" for name, why in told.items()))

@@ -98,10 +98,9 @@ def answer(args: argparse.Namespace) -> dict[str, Any]:
         return here(frozenset(args.force))
     if os.geteuid():  # who may not read the journal is not told that there is nothing in it
         return {"ok": False, "message": "run it as root: sudo spark-converge-undo"}
-    entries = restore.everything()
+    entries = restore.everything(args.force)
     if args.plan:
-        looked = restore.look(entries, frozenset(args.force))
-        return {"entries": [v for _, v in looked]}
+        return {"entries": [v for _, v in restore.look(entries)]}
     if not entries:
         return NOTHING
     why_not = refusal(json.loads(args.engines)) or (at_work() if args.words else None)
