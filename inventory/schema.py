@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
-from inventory import document, mistakes
+from inventory import document, mistakes, stack_files
 from inventory.document import Loc, Mistake
 from inventory.mistakes import Record
 from inventory.values import (
@@ -28,7 +28,6 @@ from inventory.values import (
     ManagementAddress,
     User,
 )
-from stacks import definition
 
 BOND_DEVICE = "bond0"
 # Modes in which a hash picks the member for each packet: netplan(5).
@@ -368,7 +367,7 @@ def _clocks(data: Mapping[str, Any]) -> Iterator[Mistake]:
 
 
 def _stacks(data: Mapping[str, Any]) -> Iterator[Mistake]:
-    known = definition.names()
+    known = stack_files.names()
     for key in ("stack", "rollback_stack"):
         name = data.get(key)
         if isinstance(name, str) and name not in known:

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from inventory import document, mistakes
+from inventory import document, mistakes, stack_files
 from inventory.document import Loc, Mistake
 from inventory.mistakes import Record
+from inventory.stack_files import FOLDER, LOCK_SUFFIX
 from stacks import template
-from stacks.schema import LOCK_SUFFIX, Lock, LockedModel, Stack
+from stacks.schema import Lock, LockedModel, Stack
 
-__all__ = ["Lock", "Stack", "StackError", "load", "names"]
+__all__ = ["FOLDER", "Lock", "Stack", "StackError", "load", "names"]
 
-FOLDER = Path(__file__).resolve().parent.parent / "files" / "stacks"
 _RUN_SECTIONS = ("container", "command", "env", "env_fabric")
 _COMPOSE_SECTIONS = ("compose",)
 
@@ -36,8 +36,7 @@ class StackError(Exception):
 
 def names() -> list[str]:
     """The shipped stacks, sorted."""
-    files = (path.name for path in FOLDER.glob("*.yaml"))
-    return sorted(name.removesuffix(".yaml") for name in files if not name.endswith(LOCK_SUFFIX))
+    return stack_files.names(FOLDER)
 
 
 def load(name: str, lock_dir: Path | None = None) -> Stack:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from inventory.mistakes import Record, reason
+from inventory.stack_files import LOCK_SUFFIX
 from inventory.values import (
     AbsolutePath,
     Digest,
@@ -23,8 +24,6 @@ from inventory.values import (
     Revision,
     Sha256,
 )
-
-LOCK_SUFFIX = ".lock.yaml"
 
 _Port = Annotated[int, Field(ge=1, le=65535)]
 _Seconds = Annotated[int, Field(ge=1, le=86400)]

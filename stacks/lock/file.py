@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
+from inventory.stack_files import LOCK_SUFFIX
 from stacks import definition
-from stacks.schema import LOCK_SUFFIX, Lock
+from stacks.schema import Lock
 
 SOURCES = {
     "hub": "model files as the Hub has that revision",

@@ -84,7 +84,7 @@ def test_no_corridor_is_crowded(top: str) -> None:
 @pytest.mark.parametrize(
     ("lower", "higher"),
     [("facts", "operations"), ("facts", "deploys"), ("stacks", "operations"),
-     ("inventory", "operations"), ("operations", "deploys"),
+     ("inventory", "operations"), ("inventory", "stacks"), ("operations", "deploys"),
      ("gates", "operations"), ("lab", "deploys"), ("lab", "operations")],
 )  # fmt: skip
 def test_no_arrow_between_the_top_folders_runs_back_up(lower: str, higher: str) -> None:
