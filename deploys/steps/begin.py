@@ -16,7 +16,7 @@ from operations.look import preflight
 from operations.memory import sysctl
 from operations.model import shards
 from operations.pair import ports
-from operations.run import job, lease, program
+from operations.run import lease, program, start
 from operations.run.job import Here, checklist, stage, stage_for_those_left, together
 from operations.systemd import logind, maintenance
 from operations.watchdogs import resurrection
@@ -55,7 +55,7 @@ def begin(
         allowed = ", ".join(one.name for one in known)
         raise PyinfraError(f"stack {stack_name!r} found; {allowed} allowed")
     ask = ask_of(cluster, stack, known, extra)
-    return job.start(name, host, stack, known, ask, settles, launches)
+    return start.start(name, host, stack, known, ask, settles, launches)
 
 
 def ask_of(

@@ -28,17 +28,15 @@ from gates.client import NoAnswer
 from operations.launch.progress import Progress
 from operations.pair.identity import ask_head, faults, specs
 from operations.run.job import (
-    END_SIGNALS,
     Commands,
     Here,
     Job,
     fail,
-    make_run_folder,
     refuse,
-    run_folder,
     step,
 )
 from operations.run.remote import RemoteError, call, run
+from operations.run.start import END_SIGNALS, make_run_folder, run_folder
 from stacks.definition import Stack, StackError
 from stacks.render import RankSpec
 

@@ -37,7 +37,7 @@ def _end(state: State, host: Host, job: Job, names: list[str]) -> bool:
         return fail(
             state, host, job, f"{host.name}: {left} could not be removed: {answer['message']}"
         )
-    job.figures.setdefault("taken_down", {})[host.name] = names
+    job.notes.taken_down[host.name] = names
     host.log(f"{', '.join(names)} is down; saved in {saved['folder']}", log_func=logger.info)
     for one in saved["unread"]:
         host.log(f"not saved: {one}", log_func=logger.warning)
@@ -126,7 +126,7 @@ def stay_down(here: Here, seconds: int) -> Commands:
 
     Runs when something is to be launched, or when something was taken down.
     """
-    went_down = bool(here.job.figures.get("taken_down"))
+    went_down = bool(here.job.notes.taken_down)
     planned = not here.executing and any(
         to_end(here.job, here.job.hosts.index(one)) for one in here.job.reachable()
     )

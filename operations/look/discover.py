@@ -16,14 +16,11 @@ from facts.snapshot import Ask, Snapshot
 from facts.state import HostState
 from operations.look import owner_file
 from operations.look.owner_file import Seen
-from operations.run.roll_call import RollCall
+from operations.run.roll_call import RollCall, of_run
 from operations.watchdogs.resurrection import stack_words
 from stacks.definition import Stack
 
 MOST_HOSTS = 8  # inventory/schema.py: one head and at most seven workers
-
-_roll_call = RollCall()
-_states: dict[str, HostState] = {}
 
 
 def read(host: Host, known: Sequence[Stack]) -> HostState:
@@ -48,9 +45,8 @@ def ranked(hosts: Sequence[Host]) -> list[Host]:
     return sorted(hosts, key=lambda host: int(host.data.get("rank", 0)))
 
 
-def seen(host: Host) -> Seen:
+def seen(host: Host, state: HostState) -> Seen:
     """Raises PyinfraError for a host whose ports could not be read."""
-    state = _states[host.name]
     if not isinstance(state.discovered, Discovered) or not isinstance(state.fabric, Fabric):
         unread = state.fabric if isinstance(state.discovered, Discovered) else state.discovered
         raise PyinfraError(
@@ -78,8 +74,8 @@ def look(host: Host, known: Sequence[Stack]) -> None:
 
     Exit status 1 when the file that it would print does not load; what is wrong stands in it.
     """
-    _states[host.name] = read(host, known)
-    if not _roll_call.complete(host, host.state.active_hosts):
+    roll = of_run(host, RollCall, RollCall)
+    if not roll.complete(host, read(host, known), host.state.active_hosts):
         return
     hosts = ranked([one for one in host.inventory if one in host.state.active_hosts])
     if not 1 < len(hosts) <= MOST_HOSTS:
@@ -87,7 +83,7 @@ def look(host: Host, known: Sequence[Stack]) -> None:
             f"{len(hosts)} hosts can be read, 2 to {MOST_HOSTS} wanted, the head first: "
             "pyinfra spark1,spark2 deploys/discover.py"
         )
-    found = [seen(one) for one in hosts]
+    found = [seen(one, roll.states[one.name]) for one in hosts]
     made = owner_file.text(owner_file.values(found, known, ssh_settings(hosts, found)))
     wrong = owner_file.mistakes(made)
     for line in wrong:

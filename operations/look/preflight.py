@@ -9,7 +9,6 @@ from pyinfra import logger
 from operations.look.parts import findings, must_be_read
 from operations.run.findings import Kind, Look
 from operations.run.job import Commands, Here, Job, refuse_beforehand, step
-from operations.run.roll_call import absent_hosts
 
 
 def unread(look: Look) -> Iterator[str]:
@@ -33,7 +32,7 @@ def said(look: Look, kind: Kind) -> Iterator[str]:
 
 def complaints(job: Job) -> list[str]:
     """All complaints about all hosts; reads every reachable host once."""
-    absent = absent_hosts(job)
+    absent = job.absent()
     found = list(absent)
     if job.stack is not None and job.launches:
         lock = f"files/stacks/{job.stack.name}.lock.yaml"
@@ -47,11 +46,11 @@ def complaints(job: Job) -> list[str]:
 def advise(job: Job) -> None:
     """Say once a run, and keep in its receipt, what is worth knowing and forbids nothing."""
     with job.lock:
-        if "advice" in job.figures:
+        if job.notes.advice is not None:
             return
         told = [sentence for look in job.looks() for sentence in said(look, "advice")]
-        job.figures["advice"] = list(dict.fromkeys(told))
-    for line in job.figures["advice"]:
+        job.notes.advice = list(dict.fromkeys(told))
+    for line in job.notes.advice:
         logger.warning(f"    advice: {line}")
 
 

@@ -19,14 +19,13 @@ from operations.look.page import Column, Page, document, rendered
 from operations.look.parts import findings
 from operations.pair import identity
 from operations.run.findings import Finding, Wanted
-from operations.run.job import Here, Job, make_run_folder
-from operations.run.roll_call import RollCall
+from operations.run.job import Here, Job
+from operations.run.roll_call import RollCall, of_run
+from operations.run.start import make_run_folder
 from stacks.definition import Stack
 
 # Wide enough for two hosts side by side where nobody's terminal says how wide it is.
 WIDTH_COLUMNS = 160
-
-_roll_call = RollCall()
 
 
 def why_unread(job: Job, host: Host) -> str | None:
@@ -118,8 +117,8 @@ def look(here: Here) -> None:
     Every host of the run calls it from its own greenlet, so that all are read at the same time.
     Ends pyinfra with exit status 0 or 1: there is nothing to confirm and nothing to execute.
     """
-    here.read()
-    if not _roll_call.complete(here.host, here.job.reachable()):
+    roll = of_run(here.host, RollCall, RollCall)
+    if not roll.complete(here.host, here.read(), here.job.reachable()):
         return
     page = page_of(here.job, here.stack)
     report(here.job, here.stack, page)

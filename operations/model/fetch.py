@@ -26,7 +26,6 @@ from operations.model.sources import Transfer, transfers
 from operations.run.detached import awaited, done, volume
 from operations.run.job import Commands, Here, Job, fail, refuse_beforehand, step
 from operations.run.remote import RemoteError, call
-from operations.run.roll_call import absent_hosts
 from stacks.definition import Stack
 
 LEND_START_S = 20
@@ -53,9 +52,7 @@ def complaints(job: Job, stack: Stack) -> list[str]:
     """Why nothing is fetched for this stack now."""
     bare = stack.lock is None or any(file.sha256 is None for file in stack.lock.model.files)
     gaps = stack.unlocked if bare else []
-    return absent_hosts(job) + [
-        f"unlocked: {gap}; without it no file can be checked" for gap in gaps
-    ]
+    return job.absent() + [f"unlocked: {gap}; without it no file can be checked" for gap in gaps]
 
 
 @step

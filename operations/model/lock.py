@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
@@ -16,14 +14,11 @@ from operations.model import shards
 from operations.run.detached import done, volume
 from operations.run.job import Commands, Here, Job, fail, refuse_beforehand, step
 from operations.run.remote import RemoteError
-from operations.run.roll_call import absent_hosts
 from stacks import definition
 from stacks.definition import Stack
 from stacks.lock import ask, file, hosts, hub
 from stacks.lock.errors import LockError
 from stacks.schema import Lock, LockedImage, LockedModel
-
-PUBLISHED, SURVEY = "published", "survey"
 
 
 def model_of(stack: Stack, repository: str | None, revision: str | None) -> tuple[str, str]:
@@ -45,7 +40,7 @@ def allowed(here: Here) -> Commands:
 
     + here: this host's share of the run
     """
-    said = absent_hosts(here.job)
+    said = here.job.absent()
     if not said:
         return
     yield refuse_beforehand(here.job, said)
@@ -60,7 +55,7 @@ def _ask(state: State, host: Host, job: Job, stack: Stack, model: tuple[str, str
     unfit = definition.unfit(stack, published)
     if unfit:
         return fail(state, host, job, "; ".join(unfit))
-    job.figures[PUBLISHED] = published.model_dump(mode="json")
+    job.notes.published = published
     size = volume(sum(one.size or 0 for one in published.files))
     host.log(
         f"{published.repository}@{published.revision}: {len(published.files)} files, {size}",
@@ -82,7 +77,9 @@ def asked(here: Here, model: tuple[str, str]) -> Commands:
 
 
 def _published(job: Job) -> LockedModel:
-    return LockedModel.model_validate(job.figures[PUBLISHED])
+    if job.notes.published is None:
+        raise LookupError("the Hub was not asked for the model's files")
+    return job.notes.published
 
 
 def _read(state: State, host: Host, job: Job, stack: Stack) -> bool:
@@ -118,7 +115,7 @@ def _read(state: State, host: Host, job: Job, stack: Stack) -> bool:
             + "; deploys/fetch.py brings them once the lock is written",
             log_func=logger.warning,
         )
-    job.figures.setdefault(SURVEY, {})[host.name] = answer["files"]
+    job.notes.survey[host.name] = answer["files"]
     return True
 
 
@@ -147,7 +144,7 @@ def surveyed(here: Here) -> Commands:
 
 def _settle(state: State, host: Host, job: Job, stack: Stack, yes: bool) -> bool:
     """Compare what the hosts read, and write the lock; the first sentence of failure is shown."""
-    surveys: Mapping[str, Mapping[str, Any]] = job.figures.pop(SURVEY, {})
+    surveys = job.notes.survey
     published = _published(job)
     said = hosts.disagreements(surveys, published)
     if said:

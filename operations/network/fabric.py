@@ -188,9 +188,8 @@ def _apply(state: State, host: Host, job: Job, node: Node) -> bool:
 
 def _remark(job: Job, host: Host, remarks: list[str]) -> None:
     """Once a run, and in its receipt: with -y pyinfra does not plan, without it it plans first."""
-    told: dict[str, list[str]] = job.figures.setdefault("volatile", {})
-    if host.name not in told:
-        told[host.name] = remarks
+    if host.name not in job.notes.volatile:
+        job.notes.volatile[host.name] = remarks
         for remark in remarks:
             host.log(remark, log_func=logger.warning)
 

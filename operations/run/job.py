@@ -6,39 +6,30 @@ of all ranks, stop at the same barrier and write one receipt.
 
 from __future__ import annotations
 
-import atexit
-import json
-import os
-import signal
-import sys
 import time
-import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import RLock
-from types import FrameType
 from typing import Any, ParamSpec, Protocol, cast
 
 import gevent
-import pyinfra
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.operation import OperationMeta, operation
-from pyinfra.api.state import State, StateStage
+from pyinfra.api.state import State
 
-from facts.snapshot import Ask, Reader
+from facts.snapshot import Reader
 from facts.state import HostState
 from inventory.host_settings import HostSettings, shipped
 from inventory.schema import Cluster, Node
-from operations.run.control import origin, who
 from operations.run.findings import Look
 from operations.run.remote import whisper
 from stacks.definition import Stack
+from stacks.schema import LockedModel
 
 Commands = Generator[FunctionCommand | Any, None, None]
 
@@ -51,12 +42,38 @@ class Stage:
 
 
 @dataclass
+class Notes:
+    """What one stage of a run leaves for a later one, {host: ...} where each host has its own.
+
+    taken_down: engine containers; volatile: addresses that the next boot ends; advice: said once,
+    None before; published: the model's files as the Hub has them; survey: what each host read of
+    them.
+    """
+
+    taken_down: dict[str, list[str]] = field(default_factory=dict)
+    volatile: dict[str, list[str]] = field(default_factory=dict)
+    advice: list[str] | None = None
+    published: LockedModel | None = None
+    survey: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def figures(self) -> dict[str, Any]:
+        """What of it goes into the receipt."""
+        told = {
+            "taken_down": self.taken_down or None,
+            "volatile": self.volatile or None,
+            "advice": self.advice,
+            "published": self.published and self.published.model_dump(mode="json"),
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+
+@dataclass
 class Job:
-    """name: of the deploy; stack: what shall run (None for jobs that launch nothing); heart:
-    what gives signs of life (operations/lease.py); left: names of hosts on which nothing more will
-    be done; settles: whether the hosts are brought to the owner's file, fabric included, and not
-    only what runs on them; launches: whether `stack` is to be started, where it does not run;
-    settings: what the hosts are brought to."""
+    """name: of the deploy; stack: what shall run (None for jobs that launch nothing); figures: for
+    the receipt alone; heart: what gives signs of life (operations/run/lease.py); left: names of
+    hosts on which nothing more will be done; settles: whether the hosts are brought to the owner's
+    file, fabric included, and not only what runs on them; launches: whether `stack` is to be
+    started, where it does not run; settings: what the hosts are brought to."""
 
     name: str
     cluster: Cluster
@@ -68,6 +85,7 @@ class Job:
     problem: str | None = None
     stages: list[Stage] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
     closed: bool = False
     answers: dict[bool, list[str]] = field(default_factory=dict)
     lock: RLock = field(default_factory=RLock)
@@ -98,6 +116,18 @@ class Job:
     def reachable(self) -> list[Host]:
         """Hosts that are connected and have not failed, in rank order."""
         return [host for host in self.hosts if host in self.state.active_hosts]
+
+    def absent(self) -> list[str]:
+        """Sentences for hosts that this run does not reach; half a cluster is never converged."""
+        said = []
+        for host in self.hosts:
+            if not self.state.is_host_in_limit(host):
+                told = "left out by --limit or --exclude; the ranks are one unit"
+                said.append(f"{host.name}: {told}")
+            elif host not in self.state.active_hosts:
+                told = "cannot be reached; nothing was changed on the other hosts"
+                said.append(f"{host.name}: {told}")
+        return said
 
     def read(self, host: Host) -> HostState:
         return self.reader.read(host)
@@ -213,61 +243,6 @@ class Here:
         self.host.noop(sentence)
 
 
-_jobs: dict[str, Job] = {}
-
-# What ends a run from outside: Ctrl-C, a kill, a closed terminal.
-END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-KEEPALIVE_S = 15
-
-
-def _asked_to_end(number: int, _frame: FrameType | None) -> None:
-    """pyinfra ends with status 0 on Ctrl-C; a run that was cut off has not succeeded."""
-    for job in _jobs.values():
-        where = job.stages[-1].title if job.stages else "planning"
-        job.blame(f'ended by {signal.Signals(number).name} at "{where}"')
-    raise SystemExit(128 + number)
-
-
-def _listen(hosts: Sequence[Host]) -> None:
-    """Notice a request to end, and links that silently died."""
-    for number in END_SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
-            signal.signal(number, _asked_to_end)
-    for host in hosts:
-        client = getattr(host.connector, "client", None)
-        if client and client.get_transport():
-            client.get_transport().set_keepalive(KEEPALIVE_S)
-
-
-def start(
-    name: str,
-    host: Host,
-    stack: Stack | None,
-    known: tuple[Stack, ...],
-    ask: Ask,
-    settles: bool,
-    launches: bool,
-) -> Here:
-    """This host's share of the run; every host's copy of the deploy file gets the same Job."""
-    if name not in _jobs:
-        ranked = sorted(host.inventory, key=lambda one: int(one.data.rank))
-        me = {"run": str(uuid.uuid4()), "job": name, "who": who(), "origin": origin()}
-        _jobs[name] = Job(
-            name,
-            host.data.cluster,
-            stack,
-            known,
-            tuple(ranked),
-            Reader(ask, me),
-            settles=settles,
-            launches=launches,
-        )
-        atexit.register(close, _jobs[name])
-        if pyinfra.is_cli:
-            _listen(ranked)
-    return Here(_jobs[name], int(host.data.rank))
-
-
 def fail(state: State, host: Host, job: Job, sentence: str) -> bool:
     """A clean failure: pyinfra takes False from a function command as failed, without traceback.
 
@@ -364,57 +339,3 @@ def refuse_beforehand(job: Job, sentences: list[str]) -> FunctionCommand:
     if not job.executing:
         stop_planning(job, sentences)
     return refuse(job, "\n    - ".join(["refused before any change:", *sentences]))
-
-
-def receipts_folder() -> Path:
-    """Where receipts and collected logs go on the control machine (XDG_STATE_HOME)."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "spark-converge"
-
-
-def run_folder(job: Job) -> Path:
-    return receipts_folder() / f"{job.generation}-{job.name}"
-
-
-def make_run_folder(job: Job) -> Path:
-    """The run's folder, made for its owner alone: an engine's log may hold what it was told."""
-    folder = run_folder(job)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-def receipt(job: Job) -> dict[str, Any]:
-    """The record of a run: no environment, no arguments of containers, no secrets."""
-    return {
-        "job": job.name,
-        "generation": job.generation,
-        "began": job.began.isoformat(timespec="seconds"),
-        "seconds": round((datetime.now(UTC) - job.began).total_seconds(), 1),
-        "cluster": job.cluster.name,
-        "hosts": [host.name for host in job.hosts],
-        "stack": job.stack.name if job.stack else None,
-        "image": job.stack.image_reference if job.stack else None,
-        "ok": job.problem is None,
-        "reason": job.problem,
-        "stages": [{"title": s.title, "seconds": s.seconds} for s in job.stages],
-        "figures": job.figures,
-    }
-
-
-def close(job: Job) -> None:
-    """Write the receipt and say how it ended, once, whichever way the run ends."""
-    if job.closed or not job.stages:
-        return
-    job.closed = True
-    job.problem = job.why_stop()
-    if job.problem is None and job.state.current_stage == StateStage.Execute:
-        job.problem = f'ended early at "{job.stages[-1].title}"'
-    if job.stages[-1].seconds is None:
-        job.stages[-1].seconds = round(time.monotonic() - job.stages[-1].began, 1)
-    folder = make_run_folder(job)
-    (folder / "receipt.json").write_text(json.dumps(receipt(job), indent=2) + "\n")
-    print(f"\n--> {job.name}: stages", file=sys.stderr)
-    for stage in job.stages:
-        print(f"    {stage.seconds:8.1f} s  {stage.title}", file=sys.stderr)
-    verdict = f"failed: {job.problem}" if job.problem else "done"
-    print(f"--> {job.name} {verdict}\n    receipt: {folder / 'receipt.json'}", file=sys.stderr)

@@ -9,7 +9,6 @@ from facts.run.lease import Holder, Lease
 from operations.run.control import has_ended
 from operations.run.job import Commands, Here, Job, refuse_beforehand, step
 from operations.run.remote import whisper
-from operations.run.roll_call import absent_hosts
 
 # Four signs of life before the lease of files/bin/spark_host/lease.py lapses (60 s).
 BEAT_S = 15
@@ -71,7 +70,7 @@ def alone(here: Here, partly: bool = False) -> Commands:
     The lease is taken with the reading of the hosts' state and lapses a minute after the last sign
     of life. A run on this machine whose process is gone keeps nobody away.
     """
-    if not partly and absent_hosts(here.job):
+    if not partly and here.job.absent():
         return  # the preflight refuses, and reads no host
     said = sentences(here.job)
     if said:

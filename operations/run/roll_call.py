@@ -1,36 +1,39 @@
-"""The moment when every host of a run has been read, for jobs that only look."""
+"""What the hosts of a run share: pyinfra runs a deploy file once for each host, all at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyinfra.api.host import Host
 
-from operations.run.job import Job
+from facts.state import HostState
+
+T = TypeVar("T")
 
 
+def of_run(host: Host, kind: type[T], make: Callable[[], T]) -> T:
+    """The one object of its kind in this run, made by the first host that asks for it."""
+    kept = vars(host.state)
+    name = f"spark_converge_{kind.__name__}"
+    if name not in kept:
+        kept[name] = make()
+    found: T = kept[name]
+    return found
+
+
+@dataclass
 class RollCall:
-    """Hosts that have reported; pyinfra runs a deploy file once for each host, all at a time."""
+    """Hosts that have reported, for jobs that only look; states: by their names."""
 
-    def __init__(self) -> None:
-        self._present: set[str] = set()
-        self._done = False
+    states: dict[str, HostState] = field(default_factory=dict)
+    done: bool = False
 
-    def complete(self, host: Host, expected: Iterable[Host]) -> bool:
+    def complete(self, host: Host, state: HostState, expected: Iterable[Host]) -> bool:
         """Note a host; True once, for the call after which none of the expected is missing."""
-        self._present.add(host.name)
-        if self._done or {one.name for one in expected} - self._present:
+        self.states[host.name] = state
+        if self.done or {one.name for one in expected} - {*self.states}:
             return False
-        self._done = True
+        self.done = True
         return True
-
-
-def absent_hosts(job: Job) -> list[str]:
-    """Sentences for hosts that this run does not reach; half a cluster is never converged."""
-    said = []
-    for host in job.hosts:
-        if not job.state.is_host_in_limit(host):
-            said.append(f"{host.name}: left out by --limit or --exclude; the ranks are one unit")
-        elif host not in job.state.active_hosts:
-            said.append(f"{host.name}: cannot be reached; nothing was changed on the other hosts")
-    return said

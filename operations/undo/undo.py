@@ -17,7 +17,6 @@ from operations.run.job import Commands, Here, Job, fail, refuse_beforehand, ste
 from operations.run.journal import announce, journal_of
 from operations.run.program import UNDO_COMMAND, engine_signs, missing
 from operations.run.remote import RemoteError, call
-from operations.run.roll_call import absent_hosts
 
 # The longest part is `netplan apply` with its settling, 40 s, and slow units on a slow host.
 UNDO_S = 900
@@ -27,7 +26,7 @@ RECONNECT_S = 240
 
 def complaints(job: Job) -> list[str]:
     """Why no host is given back now; nothing when there is nothing to give back anywhere."""
-    said = absent_hosts(job)
+    said = job.absent()
     if said:
         return [f"{s} (at its own console: sudo {UNDO_COMMAND})" for s in said]
     states = job.states()

@@ -18,7 +18,8 @@ from pyinfra.api.operations import run_ops
 from facts.run.program import END
 from gates.client import Reply
 from operations.launch import bind
-from operations.run.job import Here, Job, run_folder
+from operations.run.job import Here, Job
+from operations.run.start import run_folder
 from stacks.definition import Stack
 from tests.plan.made_job import made_job
 from tests.plan.made_pair import bare, cluster, locked

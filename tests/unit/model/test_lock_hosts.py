@@ -124,7 +124,7 @@ def settled(
     lab, dsf = locked("lab", tmp_path), locked("dsf-lab", tmp_path)
     wanted = cluster(lock_dir=str(tmp_path))
     job = made_job(wanted, [dirty(wanted, n, lab, dsf) for n in range(2)], lab, (lab, dsf))
-    job.figures["survey"] = surveys
+    job.notes.survey |= surveys
     words = {"here": Here(job, 0)}
     model = ("lab/tiny", "main")
     add_op(job.state, lock.asked, host=job.hosts[0], model=model, **words)
@@ -354,4 +354,4 @@ def test_a_hub_that_says_no_ends_the_run_with_its_sentence(tmp_path: Path, hub: 
     job, _ = surveys_of(tmp_path, hub, "gone", {}, reads=False)
     assert job.problem is not None
     assert "revision gone of lab/tiny is gone" in job.problem
-    assert lock.PUBLISHED not in job.figures
+    assert job.notes.published is None

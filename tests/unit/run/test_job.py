@@ -17,7 +17,6 @@ from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
 from pyinfra.context import host as current
 
-import operations.run.job
 from facts.snapshot import Reader
 from facts.state import HostState, unread
 from operations.run.job import (
@@ -25,14 +24,11 @@ from operations.run.job import (
     Here,
     Job,
     barrier,
-    close,
-    make_run_folder,
     milestone,
-    receipt,
     refuse,
-    run_folder,
     stop_planning,
 )
+from operations.run.start import asked_to_end, close, make_run_folder, receipt, run_folder
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import cluster
 
@@ -215,11 +211,10 @@ def test_a_run_that_was_cut_off_has_not_succeeded(job: Job) -> None:
     assert (told["ok"], told["reason"]) == (False, 'ended early at "Bind"')
 
 
-def test_ctrl_c_is_a_failure_with_its_stage(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations.run.job, "_jobs", {"serve": job})
+def test_ctrl_c_is_a_failure_with_its_stage(job: Job) -> None:
     job.enter("Old ranks down")
     with pytest.raises(SystemExit) as ended:
-        operations.run.job._asked_to_end(signal.SIGINT, None)
+        asked_to_end(job, signal.SIGINT, None)
     assert ended.value.code == 130
     assert job.problem == 'ended by SIGINT at "Old ranks down"'
 
