@@ -23,6 +23,8 @@
     python3 spark_host userunits down ...                            desktop units of users
     python3 spark_host rearm    ...                                  give back some of it only
     python3 spark_host holders                                       who holds memory
+    python3 spark_host adopt    keep|start ...                       engines of no known stack
+    python3 spark_host needs                                         what a launch lacks
 
 Each command prints one JSON document and the line in END, so that a cut-off answer is seen; one
 that fails says why in "message" of {"ok": false, "message"}, and on standard error.
@@ -39,7 +41,9 @@ from run.command import Failed
 
 COMMANDS = {
     "snapshot": "snapshot",
+    "adopt": "adopt.adopt",
     "cpufreq": "clocks.cpufreq",
+    "needs": "launch.needs",
     "ranks": "launch.ranks",
     "holders": "memory.holders",
     "memory": "memory.memory",

@@ -49,6 +49,7 @@ WHEN_ASKED = {
     "journal": "undo.restore",
     "leftovers": "model.place",
     "holders": "memory.holders",
+    "adoptable": "adopt.look",
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from clocks import kept as clocks
 from clocks import profile
 from engines import kept as policies
+from engines import names
 from memory import sysctls
 from model import aside
 from network import kept as links
@@ -35,6 +36,7 @@ KINDS = (
     Kind(FABRIC, ("link.",), FABRIC, links.look, None, links.read, links.give),
     Kind("kept aside", ("aside.",), look=aside.look, give=aside.give),
     Kind("policies", ("restart.",), policies.called, policies.look, policies.give, policies.read),
+    Kind("image names", ("imagetag.",), "image name {}", names.look, names.give),
     Kind("units", ("unit.",), "unit {}", units.look, None, units.read, units.start),
     Kind("units of users", ("userunit.",), userunits.called, userunits.look, userunits.give),
     Kind("profile", ("profile.",), "power profile", profile.look, profile.give, profile.read),

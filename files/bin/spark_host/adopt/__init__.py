@@ -1,0 +1,1 @@
+"""Engines that no stack file knows: read, kept, and brought back as they were."""
