@@ -5,10 +5,23 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+log=reports/setup.log
+
 say() { printf '%s\n' "setup: $*"; }
 stop() {
     printf '%s\n' "setup: $*" >&2
     exit 1
+}
+
+# Run a command whose output nobody needs to see, but for its end when it fails.
+quietly() {
+    what=$1
+    shift
+    mkdir -p reports
+    "$@" > "$log" 2>&1 || {
+        tail -n 15 "$log" >&2
+        stop "$what failed; these were its last lines, all of them are in $PWD/$log"
+    }
 }
 
 case "$(uname -m)" in
@@ -63,7 +76,7 @@ install_packages() {
         asks || sudo -n true 2> /dev/null ||
             stop "sudo asks for a password here; run first: sudo apt-get install$packages"
     fi
-    say "to be installed with ${root:+sudo }apt-get:$packages"
+    say "to be installed with ${root:+sudo }apt-get (its output goes into $log):$packages"
     if asks; then
         printf '%s' "setup: go on? [Y/n] "
         read -r answer
@@ -79,10 +92,12 @@ install_packages() {
         *" docker-registry "*) command -v systemctl > /dev/null && registry=docker-registry ;;
     esac
     [ -z "$registry" ] || $root systemctl mask --quiet "$registry" 2> /dev/null || registry=
-    $root apt-get update --quiet --quiet
     # shellcheck disable=SC2086  # a list of package names, and sudo or nothing
-    $root env DEBIAN_FRONTEND=noninteractive apt-get install --quiet --quiet --yes \
-        --no-install-recommends $packages
+    {
+        quietly "apt-get update" $root apt-get update
+        quietly "apt-get install" $root env DEBIAN_FRONTEND=noninteractive apt-get install --yes \
+            --no-install-recommends $packages
+    }
     if [ -n "$registry" ]; then
         $root systemctl unmask --quiet "$registry"
         $root systemctl disable --quiet "$registry" 2> /dev/null
@@ -108,8 +123,8 @@ fi
 
 key=$(venv_key "$python")
 if [ ! -x .venv/bin/pyinfra ] || [ "$(cat .venv/made-from 2> /dev/null)" != "$key" ]; then
-    say "virtual environment in .venv ($("$python" --version))"
-    "$python" -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+    say "virtual environment in .venv ($("$python" --version); output goes into $log)"
+    quietly "python -m venv" "$python" -m venv .venv
+    quietly "pip install" .venv/bin/python -m pip install --disable-pip-version-check --editable '.[test]'
     printf '%s\n' "$key" > .venv/made-from
 fi
