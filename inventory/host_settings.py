@@ -21,6 +21,7 @@ class HostSettings(BaseModel):
     governor_owners: tuple[str, ...]
     services_down: tuple[str, ...]
     sysctl: dict[str, int | str]
+    kernels_refused: tuple[str, ...]
     user_units_down: tuple[str, ...]
     maintenance_held: tuple[str, ...]
 

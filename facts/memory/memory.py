@@ -19,7 +19,8 @@ class Segment:
 @dataclass(frozen=True)
 class Memory:
     """hugepages_mib: reserved for huge pages, which nothing of ours uses; shm_mib: what may be in
-    /dev/shm, None where it was not read."""
+    /dev/shm, None where it was not read; cma_mib and cma_free_mib: of the region for devices that
+    want memory in one piece, 0 where a kernel has none."""
 
     total_mib: int
     free_mib: int
@@ -30,6 +31,8 @@ class Memory:
     segments: tuple[Segment, ...]
     hugepages_mib: int = 0
     shm_mib: int | None = None
+    cma_mib: int = 0
+    cma_free_mib: int = 0
 
     @property
     def usable_mib(self) -> int:
@@ -53,4 +56,6 @@ def parse(section: Section) -> Memory:
         segments=tuple(Segment(s["name"], s["bytes"], s["verdict"]) for s in section["shm"]),
         hugepages_mib=kib.get("Hugetlb", 0) // 1024,
         shm_mib=section["shm_kib"] // 1024 if "shm_kib" in section else None,
+        cma_mib=kib.get("CmaTotal", 0) // 1024,
+        cma_free_mib=kib.get("CmaFree", 0) // 1024,
     )

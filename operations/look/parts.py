@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operations.clocks import cpufreq, governor_owners, gpu
 from operations.engines import recognise
 from operations.look import machine
-from operations.memory import holders, oom, ritual, sysctl
+from operations.memory import holders, kernel, oom, ritual, sysctl
 from operations.model import images, shards
 from operations.network import fabric, reach
 from operations.pair import identity, ports
@@ -32,6 +32,7 @@ class Part:
 
 PARTS = (
     Part(boot.assess, settled=("boot",)),
+    Part(kernel.assess),
     Part(program.assess),
     Part(services.assess, settled=("services",)),
     Part(userunits.assess, settled=("userunits",)),

@@ -290,7 +290,7 @@ def test_one_drift_is_one_line(
 @pytest.mark.parametrize(
     ("part", "names"),
     [
-        ("boot", {"boots into"}),
+        ("boot", {"boots into", "kernel"}),
         ("program", {"on-host program"}),
         ("services", {"governor at boot", "other governor owners", *SERVICES}),
         ("maintenance", {"needrestart"}),
@@ -298,7 +298,10 @@ def test_one_drift_is_one_line(
         ("cpufreq", {"governor", "other governor owners"}),
         ("files", {"governor at boot", "sysctl at boot", "needrestart"}),
         ("fabric", {"fabric", *(f"link {port}" for port in PORTS)}),
-        ("memory", {"memory", "memory outside of docker", "shared memory", "OOM killers"}),
+        (
+            "memory",
+            {"memory", "memory outside of docker", "shared memory", "OOM killers", "kernel"},
+        ),
         ("holders", {"memory outside of docker"}),
         ("sysctl", {"sysctl vm.swappiness"}),
         ("logind", {"RemoveIPC of logind"}),
