@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from facts.run.unknown import Section
 
@@ -129,48 +130,34 @@ def rate_of(text: str) -> float | None:
     return float(match[1]) if match else None
 
 
+def given(kind: type, found: Section) -> dict[str, Any]:
+    """The values of a record's own fields, lists as tuples; what is not told is left out."""
+    told = {f.name: found[f.name] for f in fields(kind) if f.name in found}
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in told.items()}
+
+
+def gid(index: str, found: Section) -> Gid:
+    return Gid(int(index), found["gid"], found["type"] or "", found["interface"] or "")
+
+
+def hca(name: str, found: Section) -> Hca:
+    gids = sorted((gid(*item) for item in found["gids"].items()), key=lambda one: one.index)
+    state = (found["state"] or "").split(": ")[-1]
+    return Hca(name, state, tuple(gids), rate_of(found.get("rate") or ""))
+
+
 def parse(section: Section) -> Fabric:
-    return Fabric(
-        links={
-            name: Link(
-                name=name,
-                mtu=int(found["mtu"]),
-                carrier=bool(found["carrier"]),
-                master=found["master"],
-                kind=found["kind"],
-                altnames=tuple(found["altnames"]),
-                addresses=tuple(found["addresses"]),
-                dynamic=tuple(found.get("dynamic", ())),
-                mac=found.get("mac") or "",
-                up=bool(found.get("up", True)),
-            )
-            for name, found in section["interfaces"].items()
+    read = {
+        path: base64.b64decode(found["b64"]).decode("utf-8", "replace")
+        for path, found in sorted(section["netplan"].items())
+    }
+    made = {
+        "links": {
+            n: Link(**given(Link, one | {"name": n})) for n, one in section["interfaces"].items()
         },
-        bonds={n: bond(n, text) for n, text in section["bonds"].items() if text},
-        netplan=tuple(
-            NetplanFile(
-                path, base64.b64decode(found["b64"]).decode("utf-8", "replace"), found["mode"]
-            )
-            for path, found in sorted(section["netplan"].items())
-        ),
-        hcas=tuple(
-            Hca(
-                name,
-                (found["state"] or "").split(": ")[-1],
-                tuple(
-                    Gid(int(index), g["gid"], g["type"] or "", g["interface"] or "")
-                    for index, g in sorted(found["gids"].items(), key=lambda item: int(item[0]))
-                ),
-                rate_of(found.get("rate") or ""),
-            )
-            for name, found in sorted(section["rdma"].items())
-        ),
-        default_interfaces=tuple(section["default_interfaces"]),
-        profiles=tuple(Profile(p, t) for p, t in sorted(section.get("profiles", {}).items())),
-        control_address=section.get("control_address"),
-        control_device=section.get("control_device"),
-        hostname=section.get("hostname", ""),
-        loopback_names=tuple(section.get("loopback_names", ())),
-        tools=tuple(section.get("tools", ())),
-        networkd=section.get("networkd"),
-    )
+        "bonds": {n: bond(n, text) for n, text in section["bonds"].items() if text},
+        "netplan": tuple(NetplanFile(p, t, section["netplan"][p]["mode"]) for p, t in read.items()),
+        "hcas": tuple(hca(*item) for item in sorted(section["rdma"].items())),
+        "profiles": tuple(Profile(*item) for item in sorted(section.get("profiles", {}).items())),
+    }
+    return Fabric(**given(Fabric, section) | made)

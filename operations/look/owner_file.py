@@ -20,7 +20,7 @@ from facts.state import HostState
 from inventory.schema import BOND_DEVICE, HASHING, Cluster, HashPolicy
 from inventory.values import AbsolutePath, Label, ManagementAddress
 from operations.engines.recognise import by_podman, containers_of, engines, foreign
-from operations.network.netplan_files import usable
+from operations.network.judge import usable
 from stacks.definition import Stack
 
 TEMPLATE = Path(__file__).parents[2] / "files" / "templates" / "sparks.yaml.j2"

@@ -10,7 +10,8 @@ from operations.engines import recognise
 from operations.look import machine
 from operations.memory import holders, kernel, oom, ritual, sysctl
 from operations.model import images, shards
-from operations.network import fabric, reach
+from operations.network import findings as network
+from operations.network import reach
 from operations.pair import identity, ports
 from operations.run import program
 from operations.run.findings import Finding, Look
@@ -41,7 +42,7 @@ PARTS = (
     Part(governor_owners.assess),
     Part(cpufreq.assess_cap),
     Part(gpu.assess),
-    Part(fabric.assess, needed=("fabric",)),
+    Part(network.assess, needed=("fabric",)),
     Part(reach.assess, settled=("reach",)),
     Part(recognise.assess, needed=("containers",)),
     Part(ritual.assess, needed=("memory",), of_stack=True),

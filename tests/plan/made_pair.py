@@ -22,8 +22,8 @@ from inventory.schema import Cluster
 from operations.clocks import cpufreq, gpu
 from operations.memory import sysctl
 from operations.model import shards
-from operations.network import netplan
-from operations.network.netplan_files import PATH
+from operations.network.netplan import PATH, document
+from operations.network.wanted import wanted as fabric_of
 from operations.pair.identity import specs
 from operations.run import program
 from operations.systemd import logind, maintenance
@@ -425,7 +425,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "bonds": {"bond0": bond_text(dict.fromkeys(PORTS, "up"))},
         "netplan": {
             "/etc/netplan/01-mgmt.yaml": made["fabric"]["netplan"]["/etc/netplan/01-mgmt.yaml"],
-            PATH: file_of(netplan.document(wanted, node)),
+            PATH: file_of(document(fabric_of(wanted, node))),
         },
         "rdma": {"rocep1s0f0": roce(node.fabric_address, "bond0")},
     }

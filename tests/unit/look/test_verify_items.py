@@ -15,7 +15,7 @@ from operations.clocks import cpufreq
 from operations.look.machine import graphics, heat, hottest
 from operations.look.parts import findings
 from operations.memory import sysctl
-from operations.network.netplan_files import PATH
+from operations.network.netplan import PATH
 from operations.run.findings import Finding, Look
 from operations.systemd import maintenance
 from stacks.definition import Stack

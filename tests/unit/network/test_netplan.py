@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from facts.network.fabric import Fabric, NetplanFile, parse
-from inventory.schema import Cluster
-from operations.network.netplan import (
-    advice,
-    complaints,
-    document,
-    fabric_devices,
-    live_faults,
-    replaced,
-    trial_plan,
-    volatile,
-    why_not_converged,
-)
-from operations.network.netplan_files import PATH, devices_in, lines_to_move
+from inventory.schema import Cluster, Node
+from operations.network import fabric as trial
+from operations.network import judge, netplan, obstacles
+from operations.network.netplan import PATH, devices_in, lines_to_move
+from operations.network.wanted import wanted
 from tests.plan.made_pair import PORTS, bond_text, cluster, file_of, link
 
 PAIR = cluster()
 HEAD = PAIR.nodes[0]
 ADDRESS = "192.168.100.1/24"
-OURS = {*PORTS, "bond0"}
 TOPS = ("run", "etc")
 
 MIXED = """\
@@ -43,6 +35,39 @@ network:
     eth9:
       dhcp4: false
 """
+
+
+def document(cluster: Cluster, node: Node) -> str:
+    return netplan.document(wanted(cluster, node))
+
+
+def complaints(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    return obstacles.complaints(judge.case(cluster, node, fabric))
+
+
+def live_faults(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    return judge.live_faults(judge.case(cluster, node, fabric))
+
+
+def why_not_converged(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    return judge.why_not_converged(judge.case(cluster, node, fabric))
+
+
+def trial_plan(cluster: Cluster, node: Node, fabric: Fabric) -> dict[str, Any]:
+    return trial.trial_plan(judge.case(cluster, node, fabric))
+
+
+def advice(cluster: Cluster, node: Node, fabric: Fabric) -> list[str]:
+    return judge.advice(judge.case(cluster, node, fabric))
+
+
+def volatile(cluster: Cluster, fabric: Fabric) -> list[str]:
+    return judge.volatile(judge.case(cluster, cluster.head, fabric))
+
+
+def replaced(text: str, path: str = "/etc/netplan/50-x.yaml") -> list[str]:
+    """Which file of that name and text a converged head's own would take the place of."""
+    return judge.case(PAIR, HEAD, converged(netplan={path: file_of(text)})).replaced
 
 
 def converged(**changes: Any) -> Fabric:
@@ -65,10 +90,6 @@ def interfaces(**changes: dict[str, Any] | None) -> Fabric:
     """Links of the converged head, some changed or (None) taken away."""
     links = {name: vars(found) for name, found in converged().links.items()} | changes
     return converged(interfaces={name: found for name, found in links.items() if found})
-
-
-def with_file(text: str, path: str = "/etc/netplan/50-x.yaml") -> list[NetplanFile]:
-    return [NetplanFile(path, text, 0o600)]
 
 
 def test_the_bond_document_has_no_global_key_and_everything_optional() -> None:
@@ -142,13 +163,13 @@ def test_no_readable_netplan_is_said_and_never_raises(text: str) -> None:
 
 def test_only_the_owners_files_of_fabric_devices_alone_are_replaced() -> None:
     fabric_only = "network: {ethernets: {enp1s0f0np0: {}}, bonds: {bond0: {}}}"
-    assert replaced(OURS, with_file(fabric_only)) == ["50-x.yaml"]
-    assert replaced(OURS, with_file(fabric_only, "/run/netplan/50-x.yaml")) == []
-    assert replaced(OURS, with_file(fabric_only, PATH)) == []
-    assert replaced(OURS, with_file(MIXED)) == []
-    assert replaced(OURS, with_file("network: {version: 2}")) == []
-    assert replaced(OURS, with_file("network: {ethernets: {eth9: {}}}")) == []
-    assert replaced(OURS, with_file("network: [")) == []
+    assert replaced(fabric_only) == ["50-x.yaml"]
+    assert replaced(fabric_only, "/run/netplan/50-x.yaml") == []
+    assert replaced(fabric_only, PATH) == []
+    assert replaced(MIXED) == []
+    assert replaced("network: {version: 2}") == []
+    assert replaced("network: {ethernets: {eth9: {}}}") == []
+    assert replaced("network: [") == []
 
 
 def test_a_mixed_file_is_refused_with_exactly_the_lines_to_move() -> None:
@@ -581,8 +602,8 @@ def test_an_address_that_only_the_kernel_has_counts_when_the_control_connection_
 def test_d11_a_definition_by_another_name_of_a_port_is_the_ports() -> None:
     text = "network: {ethernets: {enp1s0f0: {dhcp4: true}}}"
     fabric = interfaces(**{PORTS[0]: link(9000, master="bond0", altnames=["enp1s0f0"])})
-    assert "enp1s0f0" in fabric_devices(PAIR, fabric)
-    assert replaced(fabric_devices(PAIR, fabric), with_file(text)) == ["50-x.yaml"]
+    there = replace(fabric, netplan=(NetplanFile("/etc/netplan/50-x.yaml", text, 0o600),))
+    assert judge.case(PAIR, HEAD, there).replaced == ["50-x.yaml"]
     assert "enp1s0f0" not in trial_plan(PAIR, HEAD, fabric)["devices"]
 
 

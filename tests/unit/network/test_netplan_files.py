@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from facts.network.fabric import NetplanFile
-from operations.network.netplan import document, merged_wanted
-from operations.network.netplan_files import PATH, in_force, merge_faults, places
+from operations.network.judge import Case
+from operations.network.netplan import PATH, document, in_force, places
+from operations.network.obstacles import merge_faults
+from operations.network.wanted import wanted
 from tests.plan.made_pair import PORTS, cluster
 from tests.unit.network.test_netplan import converged
 
 PAIR = cluster()
-HEAD = PAIR.head
+WANTED = wanted(PAIR, PAIR.head)
 # As netplan 1.1.2 writes it: some scalars in quotes, addresses in quotes.
 OTHERS = """\
   ethernets:
@@ -55,13 +59,12 @@ AFTER = BEFORE + OURS
 
 
 def faults(after: str, before: str = BEFORE, files: tuple[NetplanFile, ...] = ()) -> list[str]:
-    wanted, leaving = merged_wanted(PAIR, HEAD, converged())
-    return merge_faults(wanted, leaving, files, before, after)
+    return merge_faults(Case(WANTED, replace(converged(), netplan=files)), before, after)
 
 
 def test_our_document_as_netplan_writes_it_back_is_the_wanted_one() -> None:
     assert faults(AFTER) == []
-    assert faults(BEFORE + document(PAIR, HEAD).split("ethernets:\n", 1)[1]) == []
+    assert faults(BEFORE + document(WANTED).split("ethernets:\n", 1)[1]) == []
 
 
 def test_a_default_that_netplan_leaves_out_is_no_difference() -> None:
@@ -101,12 +104,14 @@ def test_a_device_of_others_that_would_go_or_come_is_named() -> None:
 
 def test_a_device_that_shall_go_and_stays_is_named() -> None:
     single = cluster(fabric={"mode": "single", "interfaces": [PORTS[0]]})
-    wanted, leaving = merged_wanted(single, single.head, converged())
-    assert leaving == {"bond0", PORTS[1]}
-    made = yaml.safe_load(document(single, single.head))
+    now = Case(wanted(single, single.head), converged())
+    made = yaml.safe_load(document(now.wanted))
     made["network"]["bonds"] = {"bond0": {}}
-    said = merge_faults(wanted, leaving, (), "", yaml.safe_dump(made))
-    assert said == ["bond0 would still be defined"]
+    made["network"]["ethernets"][PORTS[1]] = {}
+    assert merge_faults(now, "", yaml.safe_dump(made)) == [
+        "bond0 would still be defined",
+        f"{PORTS[1]} would still be defined",
+    ]
 
 
 @pytest.mark.parametrize("text", ["network: [", "- 1"])

@@ -10,9 +10,9 @@ import pytest
 from facts.state import state_of
 from inventory.schema import Cluster
 from operations.network import reach
-from operations.network.netplan import complaints as fabric_complaints
 from operations.network.reach import Resolved, graphical_session, name_complaints
 from tests.plan.made_pair import Snapshot, bare, cluster, cluster_data, dirty, locked
+from tests.unit.network.test_netplan import complaints as fabric_complaints
 from tests.unit.on_host import module
 
 

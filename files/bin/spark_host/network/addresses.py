@@ -31,7 +31,7 @@ def addresses() -> dict[str, dict[str, Any]]:
             continue
         found[link["ifname"]] = {
             # A bond gives its members its own address; theirs is then the permanent one.
-            "mac": link.get("permaddr") or link.get("address"),
+            "mac": link.get("permaddr") or link.get("address") or "",
             "up": "UP" in link.get("flags", []),
             "mtu": link.get("mtu"),
             "state": link.get("operstate"),

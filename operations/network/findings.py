@@ -1,0 +1,78 @@
+"""What verify's page and the preflight say of a host's fabric, its cables and its RDMA devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from facts.network.fabric import Fabric
+from inventory.schema import BOND_DEVICE, Cluster, Node
+from operations.network import comm
+from operations.network.gids import fabric_facts, hca_addresses
+from operations.network.judge import advice, care_faults, case, volatile, why_not_converged
+from operations.network.obstacles import complaints
+from operations.run.findings import Finding, Look, Wanted, aside
+
+
+def cables(cluster: Cluster, fabric: Fabric) -> Iterator[Finding]:
+    """Each fabric port's own link; a bond with one member left still carries everything."""
+    wanted, bond = cluster.fabric, fabric.bonds.get(BOND_DEVICE)
+    for name in wanted.interfaces:
+        line, link = Wanted("fabric", f"link {name}", "up"), fabric.links.get(name)
+        if link is None:
+            yield line.judged("absent", False)
+            continue
+        seen, good = ("up" if link.carrier else "no carrier"), link.carrier
+        if wanted.mode == "bond" and bond is not None and name in bond.members:
+            inside = name in bond.members_up
+            seen, good = seen + ("" if inside else f", down in {bond.name}"), good and inside
+            seen += f", active in {bond.name}" if bond.active == name else ""
+        yield line.judged(seen, good)
+
+
+def roce(cluster: Cluster, node: Node, fabric: Fabric) -> Finding:
+    """The GID that NCCL looks for; a bond of ConnectX-7 ports does not always have it.
+
+    A twin that is up and left out halves the speed; that is the owner's choice, and said.
+    """
+    rails = [address for _, address in cluster.rails(node)]
+    line = Wanted("fabric", "RDMA", f"RoCE v2 GID of {' and '.join(rails)}")
+    facts = fabric_facts(cluster, node.rank, fabric)
+    if not facts.hcas:
+        return line.lacking("no RDMA device on the fabric")
+    states = {h.name: h.state for h in fabric.hcas}
+    seen = [
+        f"{hca} {states[hca]}, "
+        + (f"GID {facts.gid_indexes[hca]}" if hca in facts.gid_indexes else "no such GID")
+        for hca in facts.hcas
+    ]
+    twins = comm.unused_twins(cluster, node, fabric)
+    seen += [f"{twin} is up on the cable of {used} and not used" for twin, used in twins.items()]
+    addresses = hca_addresses(cluster, node.rank, fabric)
+    reached = {addresses[hca] for hca in facts.gid_indexes if states[hca] == "ACTIVE"}
+    return line.judged("; ".join(seen), reached == set(rails))
+
+
+def assess(look: Look) -> Iterator[Finding]:
+    """The fabric as the owner's file has it, its cables, and its RDMA devices."""
+    cluster, node, fabric = look.cluster, look.node, look.state.fabric
+    rails = ", ".join(f"{device} {address}" for device, address in cluster.rails(node))
+    line = Wanted("fabric", "fabric", f"{rails}, MTU {cluster.fabric.mtu}")
+    if not isinstance(fabric, Fabric):
+        yield line.unread(fabric)
+        for name in cluster.fabric.interfaces:
+            yield Wanted("fabric", f"link {name}", "up").unread(fabric)
+        return
+    now = case(cluster, node, fabric)
+    refuse = complaints(now)
+    why = why_not_converged(now) + refuse
+    seen = [*(why or ["as wanted"]), *volatile(now)]
+    if now.foreign:
+        seen.append(f"{now.foreign.name} was made by somebody else")
+        seen += [care for care in care_faults(now) if care not in why]
+    yield line.judged("; ".join(seen), not why, refuse if look.settles else ())
+    yield from cables(cluster, fabric)
+    yield roce(cluster, node, fabric)
+    all_read = [state.fabric for state in look.states if isinstance(state.fabric, Fabric)]
+    yield aside("advice", comm.cable_advice(cluster, all_read))
+    yield aside("advice", comm.twin_advice(cluster, node, fabric))
+    yield aside("advice", advice(now))
