@@ -24,11 +24,22 @@ def link(**changes: Any) -> dict[str, Any]:
     return {
         "kind": None,
         "mode": None,
+        "miimon": None,
+        "arp_ip_target": None,
+        "arp_interval": None,
+        "xmit_hash_policy": None,
+        "primary": None,
         "mtu": 1500,
         "up": True,
         "master": None,
         "addresses": [],
     } | changes
+
+
+def bond(**changes: Any) -> dict[str, Any]:
+    """As the kernel makes one that nobody told more than its mode."""
+    made = {"kind": "bond", "mode": "active-backup", "miimon": 0, "arp_interval": 0}
+    return link(**made, xmit_hash_policy="layer2") | changes
 
 
 # As the lab's `fresh`, and as `prepare` leaves it.
@@ -38,7 +49,7 @@ FRESH: Links = {
     "enp1s0f1np1": link(),
 }
 BONDED: Links = {
-    "bond0": link(kind="bond", mode="active-backup", mtu=9000, addresses=["192.168.100.1/24"]),
+    "bond0": bond(mtu=9000, addresses=["192.168.100.1/24"]),
     "enp1s0f0np0": link(mtu=9000, master="bond0"),
     "enp1s0f1np1": link(mtu=9000, master="bond0"),
 }
@@ -107,7 +118,9 @@ class Kernel:
                         other["master"] = None
                         other["up"] = False  # the bonding driver closes a freed member
             case ["link", "add", name, "type", "bond", "mode", mode] if mode in self.modes:
-                self.links[name] = link(kind="bond", mode=mode, up=False)
+                self.links[name] = bond(mode=mode, up=False)
+            case ["link", "set", name, "type", "bond", option, value]:
+                return self.tell(self.links[name], option, value)
             case ["link", "set", name, "mtu", mtu]:
                 self.links[name]["mtu"] = int(mtu)
             case ["link", "set", name, "nomaster"]:
@@ -124,6 +137,20 @@ class Kernel:
                 return 1, "", f"unexpected: {words}"
         return 0, "", ""
 
+    def tell(self, one: dict[str, Any], option: str, value: str) -> tuple[int, str, str]:
+        """As drivers/net/bonding/bond_options.c takes them."""
+        if option == "lacp_rate" and (one["mode"] != "802.3ad" or one["up"]):
+            return 2, "", "RTNETLINK answers: Operation not permitted"
+        if option == "primary" and self.links.get(value) is None:
+            return 255, "", f'Cannot find device "{value}"'
+        number = option in ("miimon", "arp_interval")
+        if number and value != "0":
+            one["arp_interval" if option == "miimon" else "miimon"] = 0
+        key = "ad_lacp_rate" if option == "lacp_rate" else option
+        listed = value.split(",") if option == "arp_ip_target" else value
+        one[key] = int(value) if number else listed
+        return 0, "", ""
+
     def shown(self, name: str) -> dict[str, Any]:
         one = self.links[name]
         return {
@@ -131,7 +158,16 @@ class Kernel:
             "mtu": one["mtu"],
             "flags": ["UP"] if one["up"] else [],
             "master": one["master"],
-            "linkinfo": {"info_kind": one["kind"], "info_data": {"mode": one["mode"]}},
+            "linkinfo": {
+                "info_kind": one["kind"],
+                "info_data": {
+                    key: one[key]
+                    for key in ("mode", *network.OPTIONS)
+                    if one.get(key) is not None
+                    # the kernel names no primary that is not a member
+                    and (key != "primary" or (self.links[one[key]] or {})["master"] == name)
+                },
+            },
             "addr_info": [
                 {"local": a.split("/")[0], "prefixlen": int(a.split("/")[1]), "scope": "global"}
                 for a in one["addresses"]
@@ -215,9 +251,73 @@ def test_a_bond_that_was_made_over_and_does_not_come_back_is_named(
 def test_d13_a_bond_that_no_file_names_is_made_again_with_its_members(
     monkeypatch: pytest.MonkeyPatch, clock: None
 ) -> None:
-    bond = link(kind="bond", mode="balance-rr", addresses=["10.9.0.1/24"])
-    was = {"bond0": bond, "enp1s0f0np0": link(master="bond0"), "enp1s0f1np1": link(master="bond0")}
+    made = bond(mode="balance-rr", miimon=250, addresses=["10.9.0.1/24"])
+    was = {"bond0": made, "enp1s0f0np0": link(master="bond0"), "enp1s0f1np1": link(master="bond0")}
     assert restored(monkeypatch, was, BONDED).links == was
+
+
+MEMBERS: Links = {name: link(master="bond0") for name in ("enp1s0f0np0", "enp1s0f1np1")}
+LACP = {"mode": "802.3ad", "ad_lacp_rate": "slow", "miimon": 100}
+
+
+@pytest.mark.parametrize(
+    ("then", "here"),
+    [
+        ({"xmit_hash_policy": "layer2"}, {"xmit_hash_policy": "layer3+4"}),
+        ({"xmit_hash_policy": "layer2+3", "miimon": 50}, {"miimon": 100}),
+        ({"primary": "enp1s0f1np1"}, {"primary": "enp1s0f0np0"}),
+        ({"primary": "enp1s0f1np1"}, {}),
+        ({}, {"primary": "enp1s0f0np0"}),
+        ({**LACP, "ad_lacp_rate": "fast"}, LACP),
+        ({"arp_interval": 100, "arp_ip_target": ["10.9.0.2", "10.9.0.3"]}, {"miimon": 100}),
+        ({"miimon": 100}, {"arp_interval": 100, "arp_ip_target": ["10.9.0.2"]}),
+    ],
+    ids=lambda given: " ".join(f"{k}={v}" for k, v in given.items()) or "nothing said",
+)
+def test_a_bond_has_its_options_again_though_networkd_changes_none_of_one_that_is_there(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: None,
+    then: dict[str, Any],
+    here: dict[str, Any],
+) -> None:
+    """systemd issue 36406: undo said success with another hash policy or primary than found."""
+    was, now = {"bond0": bond(**then), **MEMBERS}, {"bond0": bond(**here), **MEMBERS}
+    told = network.differences(was, now)
+    assert {said.split()[1] for said in told} >= {key for key in then if then[key] != here.get(key)}
+    kernel = Kernel(now)
+    sysfs = tmp_path / "bond0"
+    monkeypatch.setattr(network, "PRIMARY", str(tmp_path / "{}"))
+
+    def run(argv: list[str], **words: Any) -> tuple[int, str, str]:
+        if sysfs.exists() and sysfs.read_text() == "\n":
+            kernel.links["bond0"]["primary"] = None
+        return kernel.run(argv, **words)
+
+    monkeypatch.setattr(network, "run", run)
+    network.restore(was)
+    assert "ip link delete bond0" not in kernel.said
+    if not then.get("arp_interval"):  # targets that nobody asks may stay
+        kernel.links["bond0"]["arp_ip_target"] = None
+    assert kernel.links == was
+
+
+def test_an_option_that_cannot_be_set_is_named_and_keeps_no_address_away(
+    monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    was = {"bond0": bond(primary="gone", addresses=["10.9.0.1/24"]), "gone": None}
+    kernel = Kernel({"bond0": bond(), "gone": None})
+    monkeypatch.setattr(network, "run", kernel.run)
+    with pytest.raises(module("run.command").Failed, match="bond0: primary None, was gone"):
+        network.restore(was)
+    assert kernel.links["bond0"]["addresses"] == ["10.9.0.1/24"]
+
+
+def test_a_bond_that_the_version_before_kept_is_compared_by_what_it_kept() -> None:
+    kept = {key: bond()[key] for key in ("kind", "mode", "miimon", "mtu", "up", "master")}
+    assert (
+        network.differences({"bond0": kept}, {"bond0": bond(xmit_hash_policy="vlan+srcmac")}) == []
+    )
 
 
 def test_an_address_that_networkd_sets_is_awaited_before_it_is_set_by_hand(

@@ -1,7 +1,8 @@
 """The live state of the fabric's links: read before the first change, given back by undo.
 
-Restoring the netplan files does not do it: a bond whose lines are gone stays with its members, and
-an MTU that no file names any more stays as it was set.
+Restoring the netplan files does not do it: a bond whose lines are gone stays with its members, an
+MTU that no file names any more stays as it was set, and of a bond that is there networkd changes no
+option (systemd issue 36406).
 """
 
 from __future__ import annotations
@@ -18,6 +19,20 @@ from network import manager
 
 SETTLE_S = 10  # how long networkd may take for an address before it is set by hand
 LIMIT_S = 40
+# What a bond is told besides its mode: as `ip -d -j address` names it, and as `ip link set` does.
+# In this order: each of the two ways to watch the members ends the other one.
+OPTIONS = {
+    "miimon": "miimon",
+    "arp_ip_target": "arp_ip_target",
+    "arp_interval": "arp_interval",
+    "xmit_hash_policy": "xmit_hash_policy",
+    "primary": "primary",
+    "ad_lacp_rate": "lacp_rate",
+}
+LACP = "802.3ad"  # the one mode that has a rate
+PRIMARY = "/sys/class/net/{}/bonding/primary"
+
+Links = dict[str, "dict[str, Any] | None"]
 
 
 def kept_address(one: dict[str, Any]) -> bool:
@@ -27,8 +42,8 @@ def kept_address(one: dict[str, Any]) -> bool:
     return not ipaddress.ip_address(one["local"]).is_link_local
 
 
-def live(names: Iterable[str]) -> dict[str, dict[str, Any] | None]:
-    """{name: {kind, mode, miimon, mtu, up, master, addresses}, null when there is no such link}."""
+def live(names: Iterable[str]) -> Links:
+    """{name: {kind, mode, OPTIONS, mtu, up, master, addresses}, null without such a link}."""
     code, out, err = run(["ip", "-d", "-j", "address"])
     if code:
         raise Failed(err.strip() or "ip address failed")
@@ -38,10 +53,14 @@ def live(names: Iterable[str]) -> dict[str, dict[str, Any] | None]:
 
 def describe(link: dict[str, Any]) -> dict[str, Any]:
     info = link.get("linkinfo", {})
+    mode = info.get("info_data", {}).get("mode")
+    data = info.get("info_data", {}) if info.get("info_kind") == "bond" else {}
+    if not data.get("arp_interval"):  # targets that nobody asks
+        data = {**data, "arp_ip_target": None}
     return {
         "kind": info.get("info_kind"),
-        "mode": info.get("info_data", {}).get("mode"),
-        "miimon": info.get("info_data", {}).get("miimon"),
+        "mode": mode,
+        **{key: data.get(key) for key in OPTIONS if key != "ad_lacp_rate" or mode == LACP},
         "mtu": link["mtu"],
         "up": "UP" in link.get("flags", []),
         "master": link.get("master"),
@@ -51,9 +70,7 @@ def describe(link: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def differences(
-    was: dict[str, dict[str, Any] | None], now: dict[str, dict[str, Any] | None]
-) -> list[str]:
+def differences(was: Links, now: Links) -> list[str]:
     """One sentence for each difference; a card that was pulled out is none."""
     said = []
     for name, then in was.items():
@@ -64,12 +81,14 @@ def differences(
                 said.append(f"{name} {'exists' if here else 'does not exist'}")
             continue
         said += [
-            f"{name}: {key} {here[key]}, was {then[key]}" for key in then if here[key] != then[key]
+            f"{name}: {key} {here.get(key)}, was {then[key]}"
+            for key in then
+            if here.get(key) != then[key]
         ]
     return said
 
 
-def delete_new_links(was: dict[str, dict[str, Any] | None]) -> None:
+def delete_new_links(was: Links) -> None:
     """Virtual links that were not there, or that exist in another form than they had."""
     now = live(was)
     for name, then in was.items():
@@ -91,8 +110,20 @@ def ip(*words: str) -> None:
         raise Failed(f"ip {' '.join(words)}: {err.strip()}")
 
 
-def adjust(was: dict[str, dict[str, Any] | None], addresses_too: bool) -> None:
-    """What netplan's files do not say: MTU, membership, up or down, and at last the addresses."""
+def set_option(bond: str, key: str, value: Any) -> None:
+    if key == "primary" and not value:  # `ip` has no word for none
+        with open(PRIMARY.format(bond), "w") as file:
+            file.write("\n")
+        return
+    if key == "ad_lacp_rate":
+        ip("link", "set", bond, "down")  # it comes up with the next look
+    words = ",".join(value) if isinstance(value, list) else str(value)
+    ip("link", "set", bond, "type", "bond", OPTIONS[key], words)
+
+
+def adjust(was: Links, addresses_too: bool) -> None:
+    """What netplan's files do not say: MTU, membership, up or down, the addresses; and last the
+    options of bonds, where one that cannot be set keeps nothing else from coming back."""
     now = live(was)
     for name, then in was.items():
         here = now[name]
@@ -112,18 +143,22 @@ def adjust(was: dict[str, dict[str, Any] | None], addresses_too: bool) -> None:
                 ip("address", "delete", address, "dev", name)
             for address in set(then["addresses"]) - set(here["addresses"]):
                 ip("address", "add", address, "dev", name)
+    for name, then in was.items():
+        here = now[name]
+        for key in OPTIONS if then and here and then["kind"] == "bond" else ():
+            if key in then and here.get(key) != then[key]:
+                set_option(name, key, then[key])
 
 
-def make_lost_bonds(was: dict[str, dict[str, Any] | None]) -> None:
+def make_lost_bonds(was: Links) -> None:
     """Bonds that were there without a line in any file: nobody else makes them again."""
     now = live(was)
     for name, then in was.items():
         if then and then["kind"] == "bond" and now[name] is None:
-            how = ["miimon", str(then["miimon"])] if then.get("miimon") else []
-            ip("link", "add", name, "type", "bond", "mode", then["mode"], *how)
+            ip("link", "add", name, "type", "bond", "mode", then["mode"])
 
 
-def restore(was: dict[str, dict[str, Any] | None], managed: Iterable[str] = ()) -> None:
+def restore(was: Links, managed: Iterable[str] = ()) -> None:
     """Bring the live links back after the netplan files; raises Failed with what still differs.
 
     managed: devices that NetworkManager shall have again. Whatever fails, the rest is tried: a host
@@ -141,7 +176,7 @@ def restore(was: dict[str, dict[str, Any] | None], managed: Iterable[str] = ()) 
         try:
             make_lost_bonds(was)
             adjust(was, addresses_too=waited_s > SETTLE_S)
-        except Failed as error:  # a link or an address moves under us: the next look tells
+        except (Failed, OSError) as error:  # links move under us: the next look tells
             said = [str(error)]
         left = differences(was, live(was))
         if not left:
