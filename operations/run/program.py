@@ -18,15 +18,30 @@ from stacks.definition import Stack
 UNDO_COMMAND = "/usr/local/sbin/spark-converge-undo"
 
 
+# A link cannot take a folder's name, as the version before left one: the two change names at once.
+# renameat2(2): -100 the working folder, 2 RENAME_EXCHANGE; some network file systems have it not.
+EXCHANGE = """
+import ctypes, os, sys
+new, old = map(os.fsencode, sys.argv[1:])
+if ctypes.CDLL(None).renameat2(-100, new, -100, old, 2):
+    os.rename(old, old + b".old")
+    os.rename(new, old)
+"""
+
+
 def install_command() -> str:
-    """Unpack beside the old copy, compile, then swap once all is on the disk: an interrupted run
-    leaves a whole program, or none."""
-    home = shlex.quote(INSTALLED)
+    """Unpack into a folder of its own, compile, and once all is on the disk put a link to it in the
+    place of the one that was: at any moment there is one whole program, or none yet. What is not
+    linked goes last."""
     return (
-        f"set -e; umask 022; n={home}.new; rm -rf $n; mkdir -p $n; base64 -d > $n.zip; "
-        f"python3 -I -m zipfile -e $n.zip $n; rm -f $n.zip; python3 -I -m compileall -q $n; "
-        f"echo {program_sha256()} > $n/SHA256; find $n -exec sync {{}} +; "
-        f"rm -rf {home}; mv $n {home}"
+        f"set -e; umask 022; h={shlex.quote(INSTALLED)}; n=$h.new; rm -rf $n; mkdir -p $n; "
+        "base64 -d > $n.zip; python3 -I -m zipfile -e $n.zip $n; rm -f $n.zip; "
+        f"python3 -I -m compileall -q $n; echo {program_sha256()} > $n/SHA256; "
+        f"v=$h.{program_sha256()[:12]}; until [ ! -e $v ]; do v=$v.1; done; "
+        "find $n -exec sync {} +; mv $n $v; ln -s ${v##*/} $n; sync ${h%/*}; "
+        f"if [ -d $h ] && [ ! -L $h ]; then python3 -I -c {shlex.quote(EXCHANGE)} $n $h; "
+        "else mv -T $n $h; fi; sync ${h%/*}; "
+        "for o in $h.*; do [ $o = $v ] || rm -rf $o; done"
     )
 
 

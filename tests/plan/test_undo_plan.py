@@ -132,7 +132,7 @@ def test_a_host_without_the_program_gets_it_with_its_console_command(pair: Made)
     made.snapshots[0]["files"] = {}
     run = made.run("undo", "-y", "--debug")
     said = " ".join(run.commands("spark1"))
-    assert "/usr/local/lib/spark-converge/spark_host.new" in said
+    assert "h=/usr/local/lib/spark-converge/spark_host; n=$h.new" in said
     assert "/usr/local/sbin/spark-converge-undo.new" in said
     install(made.snapshots[0])
     assert "spark-converge-undo.new" not in " ".join(

@@ -225,7 +225,7 @@ def test_what_was_read_while_planning_is_read_again_while_executing(document: Ma
     assert len(commands(job.hosts[0])) == 2
 
 
-@pytest.mark.parametrize("installed", ["absent", "same", "older"])
+@pytest.mark.parametrize("installed", ["absent", "same", "linked", "older"])
 def test_the_command_runs_this_program_whatever_is_installed(
     tmp_path: Path, installed: str
 ) -> None:
@@ -234,9 +234,11 @@ def test_the_command_runs_this_program_whatever_is_installed(
     (tmp_path / "it's here").write_bytes(b"x")
     home = tmp_path / "spark_host"
     if installed != "absent":
-        home.mkdir()
-        shutil.copytree(PROGRAM, home, dirs_exist_ok=True)
-        sha256 = program_sha256() if installed == "same" else "0" * 64
+        folder = tmp_path / "spark_host.1" if installed == "linked" else home
+        shutil.copytree(PROGRAM, folder)
+        if installed == "linked":
+            home.symlink_to(folder.name)
+        sha256 = "0" * 64 if installed == "older" else program_sha256()
         (home / "SHA256").write_text(f"{sha256}\n")
         if installed == "older":
             (home / "__main__.py").write_text("raise SystemExit('the old one')\n")

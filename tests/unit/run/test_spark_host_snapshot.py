@@ -129,6 +129,9 @@ def test_the_sum_over_the_installed_program_is_the_one_that_was_sent(
     (home / "SHA256").write_text("of no account\n")
     (home / "__pycache__").mkdir()
     assert installed.program(ASK) == {"sha256": program_sha256()}
+    (tmp_path / "link").symlink_to(home.name)
+    monkeypatch.setattr(installed, "INSTALLED", str(tmp_path / "link"))
+    assert installed.program(ASK) == {"sha256": program_sha256()}
     with (home / "snapshot.py").open("ab") as file:
         file.write(b"\n")
     assert installed.program(ASK) != {"sha256": program_sha256()}
