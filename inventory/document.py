@@ -9,6 +9,7 @@ same line style::
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +17,13 @@ from typing import Any
 
 import yaml
 
-# libyaml parses a lock file of 120 shards some ten times faster; both loaders carry line marks.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from inventory import nodes
+
 _SHOWN_CHARS = 60
+_LINE_CHARS = 1000
+_MOST_LINES = 100
+# A lock of 3000 files takes about 500 KB.
+_MOST_BYTES = 1 << 20
 
 Loc = tuple[str | int, ...]
 
@@ -50,19 +55,21 @@ class Document:
         """One line: place, dotted key, what is wrong. A missing key stands on its parent's line."""
         key = dotted(mistake.loc)
         place = self._place(mistake.loc)
-        return f"{place}: {key}: {mistake.text}" if key else f"{place}: {mistake.text}"
+        return plain(f"{place}: {key}: {mistake.text}" if key else f"{place}: {mistake.text}")
 
     def sentences(self, mistakes: Iterable[Mistake]) -> list[str]:
         """The lines of all `mistakes`, in the order of the file, each once."""
         ordered = sorted(mistakes, key=lambda mistake: self._line(mistake.loc))
-        return list(dict.fromkeys(self.sentence(mistake) for mistake in ordered))
+        said = list(dict.fromkeys(self.sentence(mistake) for mistake in ordered))
+        more = len(said) - _MOST_LINES
+        return [*said[:_MOST_LINES], f"and {more} more"] if more > 0 else said
 
     def override(self, dotted_key: str, text: str) -> None:
         """Put the YAML scalar `text` at `dotted_key` (`fabric.mtu`), as if the file said so."""
         loc: Loc = tuple(dotted_key.split("."))
         try:
-            value = yaml.load(text, Loader=_LOADER)  # noqa: S506  (a safe loader, see above)
-        except yaml.YAMLError:
+            value = yaml.load(text, Loader=nodes.LOADER)  # noqa: S506  (a safe loader)
+        except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError):
             value = text
         self.origins[loc] = f"override {dotted_key}={text}"
         target = self.data
@@ -72,6 +79,12 @@ class Document:
             target = target.setdefault(key, {})
         if isinstance(target, dict):
             target[loc[-1]] = value
+
+    def note(self, loc: Loc, node: yaml.Node, text: str) -> None:
+        """A mistake of the value at `node`, which is shown where `text` has {}."""
+        self.lines.setdefault(loc, node.start_mark.line + 1)
+        found = shown(node.value) if "{}" in text else ""
+        self.mistakes.append(Mistake(loc, text.replace("{}", found)))
 
     def _line(self, loc: Loc) -> int:
         while loc and loc not in self.lines:
@@ -91,31 +104,49 @@ def read(path: Path) -> Document:
     to print.
     """
     document = Document(path)
+    where = shown_path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _text(path)
     except FileNotFoundError:
-        document.broken = f"{shown_path(path)}: no such file; a YAML file expected"
+        document.broken = f"{where}: no such file; a YAML file expected"
         return document
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        document.broken = f"{shown_path(path)}: cannot be read ({reason})"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = "not UTF-8 text"
+        document.broken = f"{where}: cannot be read ({reason})"
         return document
     try:
-        loader = _LOADER(text)
-        node = loader.get_single_node()
+        loader, node = nodes.composed(text)
         if node is None:
-            document.broken = f"{shown_path(path)}: empty; keys and values expected"
+            document.broken = f"{where}: empty; keys and values expected"
             return document
         _note_lines(document, node, (), set())
+        nodes.made_plain(loader, node, (), document.note)
         document.data = loader.construct_document(node)
-    except yaml.YAMLError as error:
+    except nodes.Unusable as error:
+        document.broken = f"{where}:{error.line}: {error}; a file of keys and values expected"
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
-        problem = getattr(error, "problem", None) or "not YAML"
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
         context = getattr(error, "context", None)
         detail = f"{context}, {problem}" if context else problem
-        document.broken = f"{shown_path(path)}:{line}: YAML syntax: {detail}"
+        document.broken = plain(f"{where}:{line}: YAML syntax: {detail}")
     return document
+
+
+def _text(path: Path) -> str:
+    """A regular file of a size that a person writes; raises OSError or ValueError with a reason."""
+    # Without blocking: a pipe would wait for its writer before it could be refused.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("not a regular file")
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
+    return content.decode("utf-8-sig")
 
 
 def _note_lines(document: Document, node: yaml.Node, loc: Loc, seen: set[int]) -> None:
@@ -126,7 +157,9 @@ def _note_lines(document: Document, node: yaml.Node, loc: Loc, seen: set[int]) -
     seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            here = (*loc, str(key.value))
+            if not isinstance(key, yaml.ScalarNode):  # told of by made_plain
+                continue
+            here = (*loc, key.value)
             line = key.start_mark.line + 1
             if here in document.lines:
                 first = document.lines[here]
@@ -165,25 +198,43 @@ def dotted(loc: Sequence[str | int]) -> str:
     """`("workers", 0, "name")` -> `workers[0].name`."""
     text = ""
     for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+        text += f"[{part}]" if isinstance(part, int) else f".{plain(part, _SHOWN_CHARS)}"
     return text.removeprefix(".")
+
+
+def plain(text: str, most: int = _LINE_CHARS) -> str:
+    """`text` for a terminal: what it cannot show is written out, and the middle of a long one goes.
+
+    Whatever stands in a file, its owner's terminal obeys none of it.
+    """
+    if len(text) > most:
+        half = (most - 3) // 2
+        text = f"{text[:half]}...{text[-half:]}"
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def shown(value: Any) -> str:
     """`value` as it is put into a message: short, on one line, and no Python type names."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
+    if isinstance(value, str):
+        # Before repr, which would write out all of it.
+        text = repr(value[:_SHOWN_CHARS])
+        cut = len(value) > _SHOWN_CHARS or len(text) > _SHOWN_CHARS
+        return text[: _SHOWN_CHARS - 3] + "..." if cut else text
+    try:
+        return plain(str(value), _SHOWN_CHARS)
+    except ValueError:  # more digits than Python writes out
+        return "a number of thousands of digits"
 
 
 def shown_path(path: Path) -> str:
     """`path` relative to the current folder when it is below it, as a person would type it."""
     relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
+    return plain(str(path) if relative.startswith("..") else relative)

@@ -9,7 +9,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from inventory.document import Loc, Mistake, shown
+from inventory.document import Document, Loc, Mistake, shown
+
+# Nobody reads more, and looking for what each was meant to be takes its time.
+_MOST = 200
 
 
 class Record(BaseModel):
@@ -27,13 +30,21 @@ def reason(text: str) -> PydanticCustomError:
     return PydanticCustomError("reason", "{text}", {"text": text})
 
 
+def of(model: type[BaseModel], read: Document) -> list[Mistake]:
+    """All mistakes of a document as a `model`; of one place, what YAML itself says goes first."""
+    told = {mistake.loc for mistake in read.mistakes}
+    found = check(model, read.data)
+    return [*read.mistakes, *(mistake for mistake in found if mistake.loc not in told)]
+
+
 def check(model: type[BaseModel], data: Any) -> list[Mistake]:
     """Everything pydantic has against `data` as a `model`, each as one mistake."""
     try:
         model.model_validate(data)
     except ValidationError as error:
-        details = [detail for detail in error.errors() if detail["type"] != "cross"]
-        return [_mistake(model, detail) for detail in _without_echoes(model, details)]
+        found = error.errors(include_url=False)
+        details = [detail for detail in found if detail["type"] != "cross"]
+        return [_mistake(model, detail) for detail in _without_echoes(model, details[:_MOST])]
     return []
 
 

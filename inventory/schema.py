@@ -7,7 +7,7 @@ the shipped stacks and whether the SSH files it names are there.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,7 +18,6 @@ from inventory import document, mistakes, stack_files
 from inventory.document import Loc, Mistake
 from inventory.mistakes import Record
 from inventory.values import (
-    AbsolutePath,
     ControlFile,
     ControlFolder,
     FabricAddress,
@@ -26,7 +25,10 @@ from inventory.values import (
     Interface,
     Label,
     ManagementAddress,
+    ModelFolder,
     User,
+    Whole,
+    host_of,
 )
 
 BOND_DEVICE = "bond0"
@@ -49,7 +51,7 @@ class Ssh(Record):
     """How the control machine logs in on every host that is not itself."""
 
     user: User = Field(description="a Linux user name")
-    port: int = Field(default=22, ge=1, le=65535, description="a TCP port, 1 to 65535,")
+    port: Whole = Field(default=22, ge=1, le=65535, description="a TCP port, 1 to 65535,")
     key: ControlFile | None = Field(
         default=None, description="the path of a private key on this machine"
     )
@@ -95,8 +97,8 @@ class Fabric(Record):
         description="Linux interface names (at most 15 characters, no slash, no space)",
     )
     # 9216 is the largest frame ConnectX-7 offers; below 1280 IPv6 stops working.
-    mtu: int = Field(default=9000, ge=1280, le=9216, description="1280 to 9216 (bytes)")
-    prefix: int = Field(default=24, ge=8, le=30, description="a prefix length, 8 to 30,")
+    mtu: Whole = Field(default=9000, ge=1280, le=9216, description="1280 to 9216 (bytes)")
+    prefix: Whole = Field(default=24, ge=8, le=30, description="a prefix length, 8 to 30,")
     bond_mode: Literal[
         "active-backup", "802.3ad", "balance-rr", "balance-xor", "balance-tlb", "balance-alb"
     ] = Field(
@@ -159,7 +161,7 @@ class Cluster(Record):
     rollback_stack: str | None = Field(
         default=None, description="the name of a stack in files/stacks"
     )
-    model_dir: AbsolutePath = Field(
+    model_dir: ModelFolder = Field(
         description="an absolute path on the hosts (letters, digits, . _ @ % + = - only)"
     )
     lock_dir: ControlFolder | None = Field(
@@ -219,7 +221,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Cluster:
         raise InventoryError([read.broken])
     for key, text in (overrides or {}).items():
         read.override(key, text)
-    found = [*read.mistakes, *mistakes.check(Cluster, read.data)]
+    found = mistakes.of(Cluster, read)
     # Comparisons between values go on with whatever is right by itself.
     sound = document.without(read.data, [mistake.loc for mistake in found])
     told = {mistake.loc for mistake in found}
@@ -235,8 +237,9 @@ def cross_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
     nodes = list(_nodes(data))
     fabric = _mapping(data.get("fabric"))
     yield from _names(nodes)
-    for keys in (("name",), ("address",), ("fabric_address", "rail2_address")):
+    for keys in (("name",), ("fabric_address", "rail2_address")):
         yield from _repeated([((*loc, key), node.get(key)) for key in keys for loc, node in nodes])
+    yield from _repeated([((*loc, "address"), node.get("address")) for loc, node in nodes], host_of)
     for key in ("fabric_address", "rail2_address"):
         yield from _subnet(nodes, key, fabric.get("prefix", 24))
     yield from _rails(nodes, fabric)
@@ -264,15 +267,17 @@ def _names(nodes: list[tuple[Loc, Mapping[str, Any]]]) -> Iterator[Mistake]:
             yield Mistake((*loc, "name"), text + "pyinfra uses itself, another one expected")
 
 
-def _repeated(places: list[tuple[Loc, Any]]) -> Iterator[Mistake]:
-    first: dict[Any, Loc] = {}
+def _repeated(places: list[tuple[Loc, Any]], same: Callable[[str], str] = str) -> Iterator[Mistake]:
+    """same: one spelling for all values that mean the same thing."""
+    first: dict[str, Loc] = {}
     for loc, value in places:
         if not isinstance(value, str):
             continue
-        if value in first:
-            text = f"{value!r} found; {document.dotted(first[value])} has it too, "
+        if same(value) in first:
+            other = document.dotted(first[same(value)])
+            text = f"{document.shown(value)} found; {other} has it too, "
             yield Mistake(loc, text + "a different one expected")
-        first.setdefault(value, loc)
+        first.setdefault(same(value), loc)
 
 
 def _network(address: str, prefix: int) -> ipaddress.IPv4Network:
@@ -371,7 +376,7 @@ def _stacks(data: Mapping[str, Any]) -> Iterator[Mistake]:
     for key in ("stack", "rollback_stack"):
         name = data.get(key)
         if isinstance(name, str) and name not in known:
-            yield Mistake((key,), f"{name!r} found; {', '.join(known)} allowed")
+            yield Mistake((key,), f"{document.shown(name)} found; {', '.join(known)} allowed")
     stack = data.get("stack")
     if isinstance(stack, str) and stack == data.get("rollback_stack"):
         text = f"{stack!r} found; stack has it too, a different one expected"

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Strict, StringConstraints
 
 from inventory.mistakes import reason
+
+# What YAML itself took for one: '24' is a text, 24.0 a fraction and true a word.
+Whole = Annotated[int, Strict()]
+YesNo = Annotated[bool, Strict()]
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 # No part begins with a hyphen: a relative path must never be read as an option.
@@ -59,9 +64,35 @@ def _no_dots(path: str) -> str:
     return path
 
 
+def _without_slash(path: Any) -> Any:
+    return path.rstrip("/") or "/" if isinstance(path, str) else path
+
+
+# Linux: a path has at most 4096 bytes; ours leave room for the names below it.
 AbsolutePath = Annotated[
-    str, StringConstraints(pattern=rf"^(/{_PATH_PART})+$"), AfterValidator(_no_dots)
+    str,
+    BeforeValidator(_without_slash),
+    StringConstraints(pattern=rf"^(/{_PATH_PART})+$", max_length=1024),
+    AfterValidator(_no_dots),
 ]
+
+# What belongs to the system, with all that is below it, and folders that are full of others.
+_SYSTEM = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found"),
+    *("/proc", "/run", "/sbin", "/snap", "/sys", "/tmp", "/usr", "/var/cache", "/var/log"),  # noqa: S108
+    *("/var/lib/apt", "/var/lib/containerd", "/var/lib/docker", "/var/lib/dpkg", "/var/lib/snapd"),
+    *("/var/lib/spark-converge", "/var/lib/systemd", "/var/run", "/var/spool", "/var/tmp"),  # noqa: S108
+)
+_SHARED = frozenset({"/", "/home", "/media", "/root", "/var", "/var/lib"})
+
+
+def _for_models(path: str) -> str:
+    if path in _SHARED or any(f"{path}/".startswith(f"{top}/") for top in _SYSTEM):
+        raise reason("a folder of its own for models, such as /srv/models, expected")
+    return path
+
+
+ModelFolder = Annotated[AbsolutePath, AfterValidator(_for_models)]
 RelativePath = Annotated[
     str,
     StringConstraints(pattern=rf"^{_PATH_PART}(/{_PATH_PART})*$"),
@@ -88,13 +119,22 @@ ModelPath = Annotated[
 ]
 
 
+def _unreachable(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Addresses that are no host's: of groups, of nobody, or kept for what never came."""
+    return (
+        address.is_multicast
+        or address.is_unspecified
+        or (address.version == 4 and (address.is_reserved or int(address) >> 24 == 0))
+    )
+
+
 def _ipv4(value: str) -> str:
     try:
         address = ipaddress.IPv4Address(value)
     except ValueError:
         # NCCL picks the RoCE v2 GID by an IPv4 range (NCCL_IB_ADDR_FAMILY=AF_INET).
         raise reason("an IPv4 address such as 10.0.0.1 expected") from None
-    if address.is_loopback or address.is_multicast or address.is_unspecified:
+    if address.is_loopback or _unreachable(address):
         raise reason("an address the other hosts can reach expected")
     return value
 
@@ -102,40 +142,81 @@ def _ipv4(value: str) -> str:
 FabricAddress = Annotated[str, AfterValidator(_ipv4)]
 
 
+def _numbers(value: str) -> ipaddress.IPv4Address | None:
+    """What the C library makes of 127.1, 0x7f.1 and 2130706433, None for a name."""
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(value))
+    except (OSError, ValueError):
+        return None
+
+
+def host_of(value: str) -> str:
+    """One spelling for each host: case, a dot at the end and ways to write an address apart."""
+    text = value.lower().rstrip(".")
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        numbers = _numbers(text)
+        if numbers is None:
+            return text
+        address = numbers
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    return str(address)
+
+
 def _management(value: str) -> str:
     """`local`, an IP address, or a DNS or ssh_config name; never an mDNS name."""
     if value == "local":
         return value
-    if re.fullmatch(r"(?i).*\.local\.?", value):
+    if value.lower().endswith((".local", ".local.")):
         raise reason(
             "names in .local are refused: this tool switches avahi off, which answers for them; "
             "give the IP address or a DNS name"
         )
     try:
-        ipaddress.ip_address(value)
+        address = ipaddress.ip_address(value)
     except ValueError:
-        if re.fullmatch(r"[0-9.]+", value) or not re.fullmatch(
-            rf"(?i){_LABEL}(\.{_LABEL})*", value
-        ):
-            raise reason("an IP address, a DNS or ssh_config name, or local expected") from None
+        _host_name(value)
+        return value
+    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id or address.ipv4_mapped):
+        raise reason("an address without % and without an IPv4 address inside expected")
+    if _unreachable(address):
+        raise reason("an address of one host expected")
     return value
+
+
+def _host_name(value: str) -> None:
+    # 253: RFC 1035 without the root's dot.
+    name = len(value) <= 253 and re.fullmatch(rf"(?i){_LABEL}(\.{_LABEL})*", value)
+    if not name or _numbers(value) or re.fullmatch(r"[0-9.]+", value):
+        raise reason("an IP address, a DNS or ssh_config name, or local expected")
 
 
 ManagementAddress = Annotated[str, AfterValidator(_management)]
 
 
 def _home_path(value: Any) -> Any:
-    return str(Path(value).expanduser()) if isinstance(value, str | Path) else value
+    if not isinstance(value, str | Path):
+        return value
+    try:
+        return str(Path(value).expanduser())
+    except RuntimeError:
+        raise reason("nobody of that name has a home on this machine") from None
 
 
 def _control_path(value: str) -> str:
-    if not value.startswith("/") or "\n" in value or "\0" in value:
+    if not value.startswith("/") or not value.isprintable() or len(value) > 1024:
         raise reason("an absolute path on this machine, or one that begins with ~, expected")
     return value
 
 
 def _control_file(value: str) -> str:
-    if not Path(value).is_file():
+    try:
+        found = Path(value).is_file()
+    except OSError:  # a part of it is longer than a name can be
+        found = False
+    if not found:
         raise reason("no such file on this machine")
     return value
 

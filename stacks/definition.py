@@ -87,7 +87,7 @@ def _read(path: Path, model: type[_R], name_key: str, name: str, lines: list[str
     if read.broken:
         lines.append(read.broken)
         return None
-    found = [*read.mistakes, *mistakes.check(model, read.data)]
+    found = mistakes.of(model, read)
     if isinstance(read.data, dict):
         said = read.data.get(name_key)
         if isinstance(said, str) and said != name:
