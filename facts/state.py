@@ -9,8 +9,9 @@ from typing import Any
 
 from facts.clocks import cpufreq
 from facts.clocks.cpufreq import Cpufreq
-from facts.engines import containers
+from facts.engines import containers, outside
 from facts.engines.containers import Containers
+from facts.engines.outside import Outsider
 from facts.look import discovered, machine
 from facts.look.discovered import Discovered
 from facts.look.machine import Gpus, Machine
@@ -82,6 +83,7 @@ class HostState:
     reach: Reach | Unknown = part(reach.parse)
     userunits: UserUnits | Unknown = part(userunits.parse)
     containers: Containers | Unknown = part(containers.parse)
+    outside: tuple[Outsider, ...] | Unknown = part(outside.parse)
     images: Images | Unknown = part(images.parse)
     leftovers: Mapping[str, tuple[Leftover, ...]] | Unknown | None = part(
         shards.leftovers, when_asked=True

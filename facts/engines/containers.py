@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from facts.run.unknown import Section
@@ -12,9 +13,23 @@ COMPOSE_PROJECT = "com.docker.compose.project"
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What a container was made with. environment (beside what its image sets), command and mounts:
+    hashes, made on the host; limits: by name, sizes in bytes."""
+
+    environment: str
+    command: str
+    mounts: str
+    limits: Mapping[str, str | int]
+
+
+@dataclass(frozen=True)
 class Container:
-    """reference: the image as it was asked for at creation; policy: restart policy; published:
-    ports of the host that lead to it."""
+    """reference: the image as it was asked for at creation; image_id, digests: the image that it
+    runs, and that one's repository digests; policy: restart policy; published: ports of the host
+    that lead to it; auto_remove: docker deletes it once it is stopped (--rm); signs: why it behaves
+    like an engine, empty when it does not; compose_files: SHA-256 of what its project is made of
+    now, None for one that cannot be read."""
 
     id: str
     name: str
@@ -26,7 +41,23 @@ class Container:
     restarts: int
     policy: str
     labels: dict[str, str]
-    published: tuple[int, ...] = ()
+    published: tuple[int, ...]
+    image_id: str
+    digests: tuple[str, ...]
+    auto_remove: bool
+    signs: tuple[str, ...]
+    settings: Settings
+    compose_files: Mapping[str, str | None]
+
+    @property
+    def alive(self) -> bool:
+        """Running, or between two starts of a loop of crashes: it takes memory, and the fabric."""
+        return self.running or self.status == "restarting"
+
+    @property
+    def returns(self) -> bool:
+        """It is down, and docker starts it with its own next start (a reboot, an update)."""
+        return not self.alive and self.policy == "always"
 
     @property
     def stack(self) -> str | None:
@@ -52,6 +83,7 @@ class Podman:
     name: str
     reference: str
     user: str
+    signs: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -77,26 +109,34 @@ class Containers:
     podman: tuple[Podman, ...] = ()
 
 
+def parse_one(one: Section) -> Container:
+    return Container(
+        id=one["Id"],
+        name=one["Name"].lstrip("/"),
+        reference=one["Reference"] or "",
+        status=one["State"]["Status"],
+        running=bool(one["State"]["Running"]) and not one["State"]["Restarting"],
+        exit_code=int(one["State"]["ExitCode"] or 0),
+        started_at=one["State"]["StartedAt"] or "",
+        restarts=int(one["RestartCount"] or 0),
+        policy=one["Restart"] or "no",
+        labels=dict(one["Labels"]),
+        published=tuple(one["Published"]),
+        image_id=one["Image"],
+        digests=tuple(one["Digests"]),
+        auto_remove=one["AutoRemove"],
+        signs=tuple(one["Signs"]),
+        settings=Settings(**one["Settings"]),
+        compose_files=dict(one["ComposeFiles"]),
+    )
+
+
 def parse(section: Section) -> Containers:
     return Containers(
         installed=section["installed"],
-        all=tuple(
-            Container(
-                id=one["Id"],
-                name=one["Name"].lstrip("/"),
-                reference=one["Reference"] or "",
-                status=one["State"]["Status"],
-                running=bool(one["State"]["Running"]) and not one["State"]["Restarting"],
-                exit_code=int(one["State"]["ExitCode"] or 0),
-                started_at=one["State"]["StartedAt"] or "",
-                restarts=int(one["RestartCount"] or 0),
-                policy=one["Restart"] or "no",
-                labels=dict(one["Labels"]),
-                published=tuple(one["Published"]),
-            )
-            for one in section["containers"]
-        ),
+        all=tuple(map(parse_one, section["containers"])),
         podman=tuple(
-            Podman(one["name"], one["image"], one["user"]) for one in section.get("podman", ())
+            Podman(one["name"], one["image"], one["user"], tuple(one["signs"]))
+            for one in section.get("podman", ())
         ),
     )

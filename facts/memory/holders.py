@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from facts.engines import outside
 from facts.run.unknown import Section
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(outside.Program):
     """mib: private memory of the program, or of all of a service; gpu_mib: what it holds through
-    the GPU, which on a unified host is the same memory; screen: it ends with the desktop.
+    the GPU, which on a unified host is the same memory; screen: it ends with the desktop."""
 
-    unit: of the system; user_unit: of the user's own manager; both empty for one that somebody
-    started.
-    """
-
-    name: str
-    pid: int
-    user: str
-    unit: str
-    user_unit: str
     screen: bool
     mib: float
     gpu_mib: float
@@ -37,19 +28,6 @@ class Program:
         """Is it of one of these ("system" or a user, unit), or of an instance of a template?"""
         scope, unit = ("system", self.unit) if self.unit else (self.user, self.user_unit)
         return (scope, unit) in units or (scope, re.sub(r"@.*\.", "@.", unit)) in units
-
-    @property
-    def title(self) -> str:
-        return f"{self.unit or self.user_unit or self.name} (pid {self.pid} of {self.user})"
-
-    @property
-    def stop(self) -> str:
-        """What a person does to stop it."""
-        if self.unit:
-            return shlex.join(["sudo", "systemctl", "stop", self.unit])
-        if self.user_unit:
-            return shlex.join(["systemctl", "--user", "stop", self.user_unit]) + f" as {self.user}"
-        return f"sudo kill {self.pid}"
 
 
 @dataclass(frozen=True)

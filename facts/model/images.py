@@ -11,12 +11,14 @@ from facts.run.unknown import Section
 class Image:
     """digests: repository digests ("repo@sha256:..."), the only thing comparable across hosts:
     the image id differs between overlay2 and the containerd store. platform: linux/arm64;
-    manifest: digest of that platform's manifest, None where the daemon does not say."""
+    manifest: digest of that platform's manifest, None where the daemon does not say; environment:
+    hashes of what it sets."""
 
     id: str
     digests: tuple[str, ...]
     platform: str
     manifest: str | None
+    environment: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,13 @@ def parse(section: Section) -> Images:
         {
             reference: None
             if one is None
-            else Image(one["id"], tuple(one["digests"]), one["platform"], one.get("manifest"))
+            else Image(
+                one["id"],
+                tuple(one["digests"]),
+                one["platform"],
+                one.get("manifest"),
+                tuple(one["environment"]),
+            )
             for reference, one in section.items()
         }
     )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from facts.engines.outside import Program
 from facts.run.unknown import Section
 
 
 @dataclass(frozen=True)
 class Listener:
-    """pid: None for a socket of the kernel's own; container: id of the one it runs in."""
+    """program: None for a socket of the kernel's own; container: id of the one it runs in."""
 
     port: int
-    process: str | None
-    pid: int | None
+    program: Program | None
     container: str | None
 
 
@@ -25,7 +25,14 @@ class Listeners:
 def parse(section: Section) -> Listeners:
     return Listeners(
         tuple(
-            Listener(int(one["port"]), one["process"], one["pid"], one["container"])
+            Listener(int(one["port"]), program_of(one), one["container"])
             for one in section["listeners"]
         )
     )
+
+
+def program_of(one: Section) -> Program | None:
+    if one["pid"] is None:
+        return None
+    name = one["process"] or "a program"
+    return Program(name, int(one["pid"]), one["user"], one["unit"], one["user_unit"])

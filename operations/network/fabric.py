@@ -13,7 +13,7 @@ from pyinfra.api.state import State
 from facts.network.fabric import Fabric
 from facts.run.unknown import Unknown
 from inventory.schema import BOND_DEVICE
-from operations.engines.recognise import by_podman, engines
+from operations.engines.recognise import alive
 from operations.network.judge import (
     Case,
     case,
@@ -152,6 +152,15 @@ def _remark(job: Job, host: Host, remarks: list[str]) -> None:
             host.log(remark, log_func=logger.warning)
 
 
+def busy_with(job: Job) -> list[str]:
+    """Each engine, of a known stack or not, that runs on any host: the fabric may be its own."""
+    return [
+        f"{one.told} on {host.name}"
+        for host, state in zip(job.hosts, job.states(), strict=True)
+        for one in alive(state, job.known)
+    ]
+
+
 @step
 def converged(here: Here, after_teardown: bool) -> Commands:
     """
@@ -172,18 +181,7 @@ def converged(here: Here, after_teardown: bool) -> Commands:
     if not wrong:
         here.noop("the fabric is as wanted")
         return
-    busy = [
-        f"{e.container.name} on {here.job.hosts[rank].name}"
-        for rank, state in enumerate(here.job.states())
-        for e in engines(rank, state, here.job.known)
-        if e.container.running
-    ]
-    busy += [
-        f"{one.title} on {here.job.hosts[rank].name}"
-        for rank, state in enumerate(here.job.states())
-        for one, stack in by_podman(state, here.job.known)
-        if stack
-    ]
+    busy = busy_with(here.job)
     if busy and not after_teardown:
         here.warn(
             f"waits: the fabric ({'; '.join(wrong)}) until {', '.join(busy)} is down "

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from facts.network.fabric import Fabric
 from inventory.schema import BOND_DEVICE, Cluster, Node
+from operations.engines.recognise import outsiders
 from operations.network import comm
 from operations.network.gids import fabric_facts, hca_addresses
 from operations.network.judge import advice, care_faults, case, volatile, why_not_converged
@@ -52,6 +53,16 @@ def roce(cluster: Cluster, node: Node, fabric: Fabric) -> Finding:
     return line.judged("; ".join(seen), reached == set(rails))
 
 
+def under_programs(look: Look) -> list[str]:
+    """Engines outside of containers: no job ends them, and the fabric waits for all of them."""
+    return [
+        f"{node.name}: {one.told} runs outside of docker, and the fabric is not changed under it; "
+        f"stop it: {one.stop}"
+        for node, state in zip(look.cluster.nodes, look.states, strict=True)
+        for one in outsiders(state, look.known)
+    ]
+
+
 def assess(look: Look) -> Iterator[Finding]:
     """The fabric as the owner's file has it, its cables, and its RDMA devices."""
     cluster, node, fabric = look.cluster, look.node, look.state.fabric
@@ -69,6 +80,8 @@ def assess(look: Look) -> Iterator[Finding]:
     if now.foreign:
         seen.append(f"{now.foreign.name} was made by somebody else")
         seen += [care for care in care_faults(now) if care not in why]
+    if why and look.launches:  # what a teardown leaves running, it must not be laid under
+        refuse = [*refuse, *under_programs(look)]
     yield line.judged("; ".join(seen), not why, refuse if look.settles else ())
     yield from cables(cluster, fabric)
     yield roce(cluster, node, fabric)

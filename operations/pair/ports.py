@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from facts.engines.containers import Container
 from facts.memory.sysctl import Sysctl
 from facts.network.listeners import Listener, Listeners
 from facts.state import HostState
 from inventory.schema import Cluster
-from operations.engines.recognise import containers_of, stack_of
+from operations.engines.recognise import container_of, stack_of
 from operations.run.findings import Finding, Look, Wanted, aside
 from stacks.definition import Stack
 
@@ -24,22 +23,13 @@ def needed(stack: Stack, rank: int) -> dict[int, str]:
     return {stack.ports.api: "API", stack.ports.rendezvous: "rendezvous"}
 
 
-def container_of(listener: Listener, state: HostState) -> Container | None:
-    """The container that listens, itself or through docker's proxy for a published port."""
-    for one in containers_of(state):
-        proxied = listener.process == "docker-proxy" and listener.port in one.published
-        if one.id == listener.container or (one.running and proxied):
-            return one
-    return None
-
-
 def told(listener: Listener, state: HostState) -> str:
     container = container_of(listener, state)
     if container is not None:
         return f"container {container.name}"
-    if listener.pid is None:
+    if listener.program is None:
         return "the kernel (no process has the socket)"
-    return f"{listener.process} (pid {listener.pid})"
+    return listener.program.title
 
 
 def goes_down(

@@ -237,10 +237,29 @@ def container(name: str, image: str, labels: Mapping[str, str], **changes: Any) 
             "StartedAt": "2026-08-26T06:00:00Z",
             "Restarting": False,
         },
+        "Image": "sha256:" + hashlib.sha256(image.encode()).hexdigest(),
         "Reference": image,
+        "Digests": [image] if "@" in image else [],
         "Labels": dict(labels),
         "Published": [],
         "Restart": "no",
+        "AutoRemove": False,
+        "Signs": [],
+        "Settings": {"environment": "", "command": "", "mounts": "", "limits": {}},
+        "ComposeFiles": {},
+    } | changes
+
+
+def listener(port: int, **changes: Any) -> dict[str, Any]:
+    """A program outside of docker that listens; `changes` to it."""
+    return {
+        "port": port,
+        "process": "python3",
+        "pid": 4711,
+        "user": "milo",
+        "unit": "",
+        "user_unit": "",
+        "container": None,
     } | changes
 
 
@@ -266,10 +285,11 @@ def policy(cpus: str, **changes: Any) -> dict[str, Any]:
 
 def image(reference: str) -> dict[str, Any]:
     return {
-        "id": "sha256:" + "1" * 64,
+        "id": "sha256:" + hashlib.sha256(reference.encode()).hexdigest(),
         "digests": [reference],
         "platform": "linux/amd64",
         "manifest": None,
+        "environment": [],
     }
 
 
@@ -367,6 +387,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "userunits": {"units": []},
         "starters": {"units": [], "scripts": [], "at_jobs": []},
         "containers": {"installed": True, "containers": [old_rank(dsf)]},
+        "outside": {"programs": []},
         "images": {lab.image_reference: None, dsf.image_reference: image(dsf.image_reference)},
         "shards": {shards.directory(one, wanted.model_dir): "unverified" for one in (lab, dsf)},
         "gpu": {"gpus": [dict(GPU)]},

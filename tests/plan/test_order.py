@@ -91,7 +91,7 @@ def test_prepare_on_a_running_pair_leaves_the_fabric_and_says_so(pair: Made) -> 
     ]
     waits = [line for line in run.err.splitlines() if "waits: the fabric" in line]
     assert len(waits) == 2
-    assert all("dsf-lab-engine-1 on @fake/spark1" in line for line in waits)
+    assert all("dsf-lab-engine-1 (of stack dsf-lab) on @fake/spark1" in line for line in waits)
     assert all("bond0 does not exist" in line for line in waits)
     assert "deploys/stop.py" in waits[0]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stacks.definition import load
+from tests.plan import made_pair
 from tests.plan.conftest import Pair, Run
 from tests.plan.made_pair import container, file_of, install
 
@@ -66,8 +67,7 @@ def killer(pair: Pair) -> None:
 
 def listener(pair: Pair) -> None:
     """Field case H05: a leftover of an engine that was started by hand."""
-    one = {"port": 25000, "process": "python3", "pid": 4711, "container": None}
-    pair.snapshots[0]["listeners"]["listeners"].append(one)
+    pair.snapshots[0]["listeners"]["listeners"].append(made_pair.listener(25000))
 
 
 def is_refused(run: Run) -> None:
@@ -149,8 +149,8 @@ CASES: list[tuple[Callable[[Pair], None], list[str]]] = [
     (
         listener,
         [
-            "spark1: port 25000 (rendezvous of lab) is held by python3 (pid 4711); end that, or "
-            "give one of the two another port"
+            "spark1: port 25000 (rendezvous of lab) is held by python3 (pid 4711 of milo); end "
+            "that, or give one of the two another port"
         ],
     ),
     (no_model, ["spark2: no model directory /srv/models/lab (model_dir in the owner's file)"]),
@@ -364,12 +364,12 @@ def test_an_engine_of_podman_fails_stop_once_all_that_docker_runs_is_down(pair: 
     for snapshot in made.snapshots:
         install(snapshot)
         snapshot["crontab"]["users"].clear()
-    engine = {"name": "dsf-lab-x", "image": "", "user": "milo"}
+    engine = {"name": "dsf-lab-x", "image": "", "user": "milo", "signs": []}
     made.snapshots[0]["containers"]["podman"] = [engine]
     made.answers.update(ENDS)
     run = made.run("stop", "-y", "--debug")
     is_refused(run)
-    assert "dsf-lab-x (podman of milo) is an engine of stack dsf-lab" in run.err
+    assert "dsf-lab-x (podman of milo) is an engine (of stack dsf-lab)" in run.err
     for host in made.names:
         done = [c.split("spark_host ")[1].split()[1] for c in run.commands(host) if RANKS in c]
         assert done[:2] == ["save", "end"]

@@ -35,6 +35,7 @@ ALWAYS = {
     "reach": "network.reach",
     "userunits": "systemd.userunits",
     "containers": "engines.containers",
+    "outside": "engines.outside",
     "images": "engines.images",
     "shards": "model.shards",
     "files": "run.installed:files",

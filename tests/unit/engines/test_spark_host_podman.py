@@ -73,7 +73,8 @@ def test_a_running_container_is_named_with_its_image_and_its_user(
     start("glm-head")
     start("k8s_pause", "/usr/bin/crio")
     me = getpass.getuser()
-    assert found() == [{"name": "glm-head", "image": "vllm/vllm-openai:v0.21", "user": me}]
+    image_name = "vllm/vllm-openai:v0.21"
+    assert found() == [{"name": "glm-head", "image": image_name, "user": me, "signs": []}]
     signs = {"image_repositories": ["vllm/vllm-openai"]}
     assert engines.named("glm-head", found()[0]["image"], signs)
     assert not engines.named("glm-head", found()[0]["image"], {"name_patterns": ["dsf-*"]})
@@ -124,14 +125,17 @@ def test_an_engine_is_told_from_another_container() -> None:
                 "installed": True,
                 "containers": [],
                 "podman": [
-                    {"name": "a", "image": image_name, "user": "milo"},
-                    {"name": "prometheus", "image": "", "user": "root"},
+                    {"name": "a", "image": image_name, "user": "milo", "signs": []},
+                    {"name": "prometheus", "image": "", "user": "root", "signs": []},
+                    {"name": "lane", "image": "", "user": "kim", "signs": ["has the GPU open"]},
                 ],
             }
         }
     )
-    assert [stack for _, stack in by_podman(state, known)] == ["dsf-lab", None]
+    assert [stack for _, stack in by_podman(state, known)] == ["dsf-lab", None, None]
     assert podman_engines(state, known) == [
-        "a (podman of milo) is an engine of stack dsf-lab, and only docker's are taken down from "
-        "here; stop it: podman stop a as milo"
+        "a (podman of milo) is an engine (of stack dsf-lab), and only docker's are taken down from "
+        "here; stop it: podman stop a as milo",
+        "lane (podman of kim) is an engine (has the GPU open), and only docker's are taken down "
+        "from here; stop it: podman stop lane as kim",
     ]

@@ -79,11 +79,11 @@ def test_strangers_may_be_stopped_where_the_owner_says_so(
 def test_what_podman_runs_is_named_and_an_engine_of_it_never_passes(
     stacks: tuple[Stack, Stack], pair: list[Snapshot]
 ) -> None:
-    engine = {"name": "dsf-lab-engine_1", "image": "localhost/x", "user": "milo"}
-    exporter = {"name": "exporter", "image": "", "user": "root"}
+    engine = {"name": "dsf-lab-engine_1", "image": "localhost/x", "user": "milo", "signs": []}
+    exporter = {"name": "exporter", "image": "", "user": "root", "signs": []}
     pair[0]["containers"]["podman"] = [engine, exporter]
     refused = (
-        "spark1: dsf-lab-engine_1 (podman of milo) is an engine of stack dsf-lab, and only "
+        "spark1: dsf-lab-engine_1 (podman of milo) is an engine (of stack dsf-lab), and only "
         "docker's are taken down from here; stop it: podman stop dsf-lab-engine_1 as milo"
     )
     first, second = said(stacks, pair)

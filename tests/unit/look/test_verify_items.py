@@ -32,6 +32,7 @@ from tests.plan.made_pair import (
     container,
     dirty,
     file_of,
+    listener,
     locked,
     unit,
 )
@@ -215,9 +216,13 @@ def at_job(snapshot: Snapshot) -> None:
     snapshot["starters"]["at_jobs"] = [{"number": 3, "uid": 0, "when_s": 1796000000}]
 
 
-def listener(snapshot: Snapshot) -> None:
-    one = {"port": 8888, "process": "python3", "pid": 4711, "container": None}
-    snapshot["listeners"]["listeners"] = [one]
+def port_taken(snapshot: Snapshot) -> None:
+    snapshot["listeners"]["listeners"] = [listener(8888)]
+
+
+def trains(snapshot: Snapshot) -> None:
+    one = {"name": "python3", "pid": 77, "user": "milo", "unit": "", "user_unit": ""}
+    snapshot["outside"]["programs"] = [one | {"signs": ["has the GPU open"]}]
 
 
 def swappiness(snapshot: Snapshot) -> None:
@@ -269,7 +274,8 @@ def earlyoom(snapshot: Snapshot) -> None:
         (logind_live, {"RemoveIPC of logind"}),
         (earlyoom, {"OOM killers"}),
         (image, {"image"}),
-        (listener, {"ports"}),
+        (port_taken, {"ports", "other programs"}),
+        (trains, {"other programs"}),
         (shards, {"model files"}),
         (stranger, {"other containers"}),
         (watchdog, {"cron lines"}),

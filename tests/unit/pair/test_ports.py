@@ -15,10 +15,10 @@ from inventory.host_settings import shipped
 from operations.pair import ports
 from operations.run.findings import Finding, Look
 from stacks.definition import Stack
-from tests.plan.made_pair import Snapshot, bare, cluster, container, locked, old_rank
+from tests.plan.made_pair import Snapshot, bare, cluster, container, listener, locked, old_rank
 from tests.unit.on_host import module
 
-listeners = module("network.listeners")
+listeners, places = module("network.listeners"), module("run.places")
 PROXY = {"process": "docker-proxy", "pid": 900, "container": None}
 
 
@@ -38,8 +38,7 @@ def host(lab: Stack, dsf: Stack) -> Snapshot:
 
 
 def listening(host: Snapshot, port: int, **words: Any) -> None:
-    one = {"port": port, "process": "python3", "pid": 4711, "container": None} | words
-    host["listeners"]["listeners"].append(one)
+    host["listeners"]["listeners"].append(listener(port, **words))
 
 
 def refusals(host: Snapshot, lab: Stack, dsf: Stack, rank: int = 0, **changes: Any) -> list[str]:
@@ -79,9 +78,9 @@ def test_no_process_is_looked_at_while_the_ports_are_free(monkeypatch: pytest.Mo
     "group", ["0::/system.slice/docker-{}.scope", "12:memory:/docker/{}\n0::/docker/{}"]
 )
 def test_a_container_is_known_by_its_control_group(group: str) -> None:
-    found = listeners.CONTAINER.search(group.replace("{}", "ab" * 32))
+    found = places.CONTAINER.search(group.replace("{}", "ab" * 32))
     assert found[1] == "ab" * 32
-    assert listeners.CONTAINER.search("0::/system.slice/docker.service") is None
+    assert places.CONTAINER.search("0::/system.slice/docker.service") is None
 
 
 def test_h05_a_leftover_process_is_named_with_pid_and_what_the_port_is_for(
@@ -90,8 +89,8 @@ def test_h05_a_leftover_process_is_named_with_pid_and_what_the_port_is_for(
     listening(host, 25000)
     listening(host, 25000)  # for IPv6
     assert refusals(host, lab, dsf) == [
-        "port 25000 (rendezvous of lab) is held by python3 (pid 4711); end that, or give one of "
-        "the two another port"
+        "port 25000 (rendezvous of lab) is held by python3 (pid 4711 of milo); end that, or "
+        "give one of the two another port"
     ]
 
 
@@ -141,7 +140,7 @@ def test_a_proxy_of_no_container_that_runs_is_named_as_it_is(
 ) -> None:
     listening(host, 8888, **PROXY)
     (said,) = refusals(host, lab, dsf)
-    assert "docker-proxy (pid 900)" in said
+    assert "docker-proxy (pid 900 of milo)" in said
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
 from typing import Any
 
+from run import processes
 from run.command import Failed, which
+from run.places import CONTAINER, cgroups
+from run.processes import Process
 
-from engines import podman
+from engines import podman, settings, signs
 
+COMPOSE = "com.docker.compose.project"
 SOCKET = "/var/run/docker.sock"
 KEPT = ("Id", "Name", "RestartCount", "Image", "Created")
 
@@ -75,30 +80,77 @@ def published(one: dict[str, Any]) -> list[int]:
     return sorted({int(b["HostPort"]) for bound in bindings.values() for b in bound or ()})
 
 
+def compose_files(labels: dict[str, str]) -> dict[str, str | None]:
+    """{path: SHA-256, null for one that cannot be read} of what its compose project is made of."""
+    named = (labels.get(f"{COMPOSE}.config_files"), labels.get(f"{COMPOSE}.environment_file"))
+    paths = [path for names in named for path in (names or "").split(",") if path]
+    own = f"{labels.get(f'{COMPOSE}.working_dir', '')}/.env"  # taken where no other is named
+    if not named[1] and os.path.isfile(own):
+        paths.append(own)
+    return {path: sha256(path) for path in paths}
+
+
+def sha256(path: str) -> str | None:
+    try:
+        if not os.path.isfile(path):  # a FIFO would not end
+            return None
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+
+
+def image_of(container: dict[str, Any]) -> dict[str, Any]:
+    """Its image's document; empty when that was removed under it."""
+    status, one = ask(f"/images/{container['Image']}/json")
+    return one if status == 200 else {}
+
+
+def told(one: dict[str, Any], image: dict[str, Any], inside: list[Process]) -> dict[str, Any]:
+    """What is said of a container; its environment and its arguments stay on the host."""
+    labels, host = one["Config"].get("Labels") or {}, one["HostConfig"]
+    of_image = settings.entries((image.get("Config") or {}).get("Env") or ())
+    return {
+        **{key: one.get(key) for key in KEPT},
+        "State": {
+            key: one["State"].get(key)
+            for key in ("Status", "Running", "ExitCode", "StartedAt", "Restarting")
+        },
+        "Reference": one["Config"].get("Image"),
+        "Digests": image.get("RepoDigests") or [],
+        "Labels": labels,
+        "Published": published(one),
+        "Restart": (host.get("RestartPolicy") or {}).get("Name"),
+        "AutoRemove": bool(host.get("AutoRemove")),
+        "Signs": signs.of_container(one, inside),
+        "Settings": settings.of(one, of_image),
+        "ComposeFiles": compose_files(labels),
+    }
+
+
 def section(_: dict[str, Any]) -> dict[str, Any]:
-    """{"installed": bool, "containers": [...], "podman": [{name, image, user}]}: environments and
-    arguments stay on the host."""
-    beside = list(podman.running())
+    """{"installed": bool, "containers": [...], "podman": [{name, image, user, signs}]}"""
+    running = list(processes.processes())
+    beside = list(podman.running(running))
     if not installed():
         return {"installed": False, "containers": [], "podman": beside}
+    found, inside = inspect_all(), by_container(running)
+    images = {one["Image"]: image_of(one) for one in {c["Image"]: c for c in found}.values()}
     return {
         "installed": True,
         "podman": beside,
-        "containers": [
-            {
-                **{key: one.get(key) for key in KEPT},
-                "State": {
-                    key: one["State"].get(key)
-                    for key in ("Status", "Running", "ExitCode", "StartedAt", "Restarting")
-                },
-                "Reference": one["Config"].get("Image"),
-                "Labels": one["Config"].get("Labels") or {},
-                "Published": published(one),
-                "Restart": one["HostConfig"].get("RestartPolicy", {}).get("Name"),
-            }
-            for one in inspect_all()
-        ],
+        "containers": [told(c, images[c["Image"]], inside.get(c["Id"], [])) for c in found],
     }
+
+
+def by_container(running: list[Process]) -> dict[str, list[Process]]:
+    """{id: processes} of docker's containers."""
+    found: dict[str, list[Process]] = {}
+    for one in running:
+        inside = CONTAINER.search(cgroups(one.pid))
+        if inside:
+            found.setdefault(inside[1], []).append(one)
+    return found
 
 
 def policy_of(container: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from run.command import Failed
 
-from engines import containers
+from engines import containers, settings
 
 
 def quoted(reference: str) -> str:
@@ -17,9 +17,10 @@ def quoted(reference: str) -> str:
 
 
 def section(wanted: dict[str, Any]) -> dict[str, Any]:
-    """{reference: {id, digests, platform, manifest} or null when the image is not on this host}.
+    """{reference: {id, digests, platform, manifest, environment} or null for one that is not here}.
 
-    manifest: digest of this platform's manifest; the containerd store says it from docker 28 on.
+    environment: hashes of what it sets (settings.py); manifest: digest of this platform's manifest,
+    which the containerd store says from docker 28 on.
     """
     answer = {}
     for reference in wanted["images"]:
@@ -32,6 +33,7 @@ def section(wanted: dict[str, Any]) -> dict[str, Any]:
                 "digests": one.get("RepoDigests") or [],
                 "platform": f"{one['Os']}/{one['Architecture']}",
                 "manifest": manifest(one),
+                "environment": settings.entries((one.get("Config") or {}).get("Env") or ()),
             }
             if status == 200
             else None

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from run import processes
 from run.command import read, which
+from run.processes import Process
+
+from engines import signs
 
 MONITOR = "conmon"
 WANTED = {"-c": "id", "--cid": "id", "-n": "name", "--name": "name", "-b": "bundle"}
@@ -38,18 +41,27 @@ def image_of(bundle: str, container_id: str) -> str:
     return next((name[len(hub) :] for hub in HUB if name.startswith(hub)), name)
 
 
-def running() -> Iterator[dict[str, Any]]:
-    """{"name", "image", "user"} of each; a monitor of another program (CRI-O) is none of them."""
+def descendants(pid: int, among: Sequence[Process]) -> list[Process]:
+    below = [one for one in among if one.parent == pid]
+    return below + [deeper for one in below for deeper in descendants(one.pid, among)]
+
+
+def running(among: Sequence[Process] | None = None) -> Iterator[dict[str, Any]]:
+    """{"name", "image", "user", "signs"} of each; a monitor of another program (CRI-O) is none of
+    them. among: the processes of this host, where they were read already."""
     if not which("podman"):
         return
-    for one in processes.processes():
+    among = list(processes.processes()) if among is None else among
+    for one in among:
         if os.path.basename(one.argv[0]) != MONITOR:
             continue
         told = options(one.argv)
         by_podman = any(os.path.basename(word) == "podman" for word in one.argv)
         if by_podman and {"id", "name", "bundle"} <= set(told):
             image = image_of(told["bundle"].rstrip("/"), told["id"])
-            yield {"name": told["name"], "image": image, "user": processes.owner(one.pid)}
+            inside = signs.of_processes(descendants(one.pid, among))
+            user = processes.owner(one.pid)
+            yield {"name": told["name"], "image": image, "user": user, "signs": inside}
 
 
 def title(one: dict[str, Any]) -> str:

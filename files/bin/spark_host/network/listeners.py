@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection
 from typing import Any
 
+from run import places
 from run.command import read
-from run.processes import links
+from run.processes import links, owner
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LISTEN = "0A"  # TCP_LISTEN of the kernel
-# Of a control group: system.slice/docker-<id>.scope, or docker/<id> by the cgroupfs driver.
-CONTAINER = re.compile(r"docker[-/]([0-9a-f]{64})")
 
 
 def sockets(ports: Collection[int]) -> dict[str, int]:
@@ -40,19 +38,25 @@ def holders(inodes: Collection[str]) -> dict[str, str]:
 
 
 def section(ask: dict[str, Any]) -> dict[str, Any]:
-    """{"listeners": [{"port", "process", "pid", "container"}]} of the asked ports; pid null where
-    no process has the socket (the kernel's own), container: the id of the one it runs in."""
+    """{"listeners": [{"port", "process", "pid", "user", "unit", "user_unit", "container"}]} of the
+    asked ports; pid null where no process has the socket (the kernel's own), container: the id of
+    the one it runs in."""
     found = sockets(ask["ports"])
     pids = holders(found) if found else {}
     answer = []
     for inode, port in sorted(found.items(), key=lambda one: one[1]):
-        pid = pids.get(inode)
-        inside = CONTAINER.search(read(f"/proc/{pid}/cgroup") or "") if pid else None
+        pid = int(pids.get(inode, 0))
+        groups = places.cgroups(pid) if pid else ""
+        inside = places.CONTAINER.search(groups)
+        where = places.whereabouts(groups, (set(), set()))
         answer.append(
             {
                 "port": port,
                 "process": read(f"/proc/{pid}/comm") if pid else None,
-                "pid": int(pid) if pid else None,
+                "pid": pid or None,
+                "user": owner(pid) if pid else "",
+                "unit": where["unit"],
+                "user_unit": where["user_unit"],
                 "container": inside[1] if inside else None,
             }
         )

@@ -8,7 +8,10 @@ from typing import Any
 
 from run.command import read
 
+# Of a control group: system.slice/docker-<id>.scope, or docker/<id> by the cgroupfs driver.
+CONTAINER = re.compile(r"docker[-/]([0-9a-f]{64})")
 DOCKER = re.compile(r"/docker[-/][0-9a-f]{64}")
+PODMAN = re.compile(r"/libpod-[0-9a-f]{64}")
 GROUP = re.compile(r"^\d+:([^:]*):(.*)$", re.MULTILINE)
 # Below slices only: what lies in a container's own tree has names that the host's systemd lacks.
 SERVICE = re.compile(r"(?:/[^/]+\.slice)*/([\w:.@\\-]+\.service)(?=/|$)", re.ASCII)
