@@ -101,7 +101,7 @@ def test_one_running_rank_anywhere_makes_the_fabric_wait_everywhere(pair: Made) 
     made.snapshots[0]["containers"]["containers"] = []
     run = made.plan("prepare")
     assert "Fabric as the owner's file says" not in dict(run.changes)
-    assert run.err.count("until dsf-lab-engine-1 on @fake/spark2 is down") == 2
+    assert run.err.count("until dsf-lab-engine-1 (of stack dsf-lab) on @fake/spark2 is down") == 2
 
 
 def test_prepare_with_nothing_running_converges_the_fabric_last(pair: Made) -> None:
