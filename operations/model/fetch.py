@@ -84,9 +84,16 @@ def unproven(job: Job, stack: Stack) -> dict[str, str]:
 def each(ranks: Sequence[int], work: Callable[[int], Any]) -> dict[int, Any]:
     """{rank: what the work for it returned}, all at the same time; raises FetchError with every
     reason when one or more failed."""
-    jobs = {rank: gevent.spawn(work, rank) for rank in ranks}
+    errors: list[Exception] = []
+
+    def tried(rank: int) -> Any:
+        try:
+            return work(rank)
+        except Exception as error:  # one that leaves a greenlet is printed with its traceback
+            errors.append(error)
+
+    jobs = {rank: gevent.spawn(tried, rank) for rank in ranks}
     gevent.joinall(list(jobs.values()))
-    errors = [job.exception for job in jobs.values() if job.exception]
     for error in errors:
         if not isinstance(error, RemoteError | FetchError):
             raise error
@@ -189,8 +196,8 @@ class Bringing:
             "token": token,
             "silence_s": SILENCE_S,
         }
-        port = call(host, "lend", "run", str(LEND_START_S), stdin=request)["port"]
         try:
+            port = call(host, "lend", "run", str(LEND_START_S), stdin=request)["port"]
             base = f"http://{node.fabric_address}:{port}"
             urls = {name: f"{base}/{self.entries[name]['sha256']}" for name in names}
             yield {"said": f"{host.name} over the fabric", "urls": urls, "token": token}
@@ -247,8 +254,10 @@ class Bringing:
 def _bring(state: State, host: Host, job: Job, work: Bringing) -> bool:
     try:
         work.run()
-    except (RemoteError, FetchError) as error:
-        return fail(state, host, job, f"{error}\n    what came is kept; run this again to go on")
+    except Exception as error:  # lenders have ended on the way here, whatever it is
+        foreseen = isinstance(error, RemoteError | FetchError)
+        said = str(error) if foreseen else f"unexpected {type(error).__name__}: {error}"
+        return fail(state, host, job, f"{said}\n    what came is kept; run this again to go on")
     for one in job.hosts:
         job.changed(one)
     return True

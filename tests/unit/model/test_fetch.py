@@ -130,7 +130,9 @@ def test_source_hub_leaves_the_other_host_alone(made: Callable[..., tuple[Job, S
     assert job.figures["fetch"]["@fake/spark2"][1]["from"] == constants.ENDPOINT
 
 
-def test_a_lender_ends_also_when_the_fetch_fails(made: Callable[..., tuple[Job, Stack]]) -> None:
+def test_a_lender_ends_also_when_the_fetch_fails(
+    made: Callable[..., tuple[Job, Stack]], capsys: pytest.CaptureFixture[str]
+) -> None:
     failing = said({"ok": False, "message": "/srv/models: 9.00 GiB needed for 6 files, 1.00 free"})
     job, stack = made(
         {"shards run": seen(), **LENT}, {"shards run": seen(NAME), "fetch run": failing}
@@ -138,11 +140,36 @@ def test_a_lender_ends_also_when_the_fetch_fails(made: Callable[..., tuple[Job, 
     run(job, stack)
     assert job.problem is not None
     assert "9.00 GiB needed" in job.problem
+    assert "Traceback" not in "".join(capsys.readouterr())
     job, stack = made(
         {"shards run": seen(NAME), "fetch run": moved(), **LENT},
         {"shards run": seen("model-00001-of-00120.safetensors"), "fetch run": failing},
     )
     run(job, stack)
+    assert waves(job.hosts[0]).count("lend run") == waves(job.hosts[0]).count("lend stop")
+
+
+@pytest.mark.parametrize(
+    ("head", "worker"),
+    [
+        ({"shards run": seen(), **LENT}, {"shards run": seen(NAME), "fetch run": said({"odd": 1})}),
+        ({"shards run": seen(), **LENT, "lend run": ["{}", END]}, {"shards run": seen(NAME)}),
+        ({"shards run": seen()}, {"shards run": ["not JSON", END]}),
+    ],
+    ids=["an odd answer of a receiver", "of a lender", "of a reader"],
+)
+def test_an_unexpected_error_is_one_sentence_and_lenders_end(
+    made: Callable[..., tuple[Job, Stack]],
+    capsys: pytest.CaptureFixture[str],
+    head: dict[str, Any],
+    worker: dict[str, Any],
+) -> None:
+    job, stack = made(head, {"fetch run": moved(x=65640), **worker})
+    run(job, stack)
+    assert job.problem is not None
+    assert "unexpected " in job.problem
+    assert "run this again" in job.problem
+    assert "Traceback" not in "".join(capsys.readouterr())
     assert waves(job.hosts[0]).count("lend run") == waves(job.hosts[0]).count("lend stop")
 
 
