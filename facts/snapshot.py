@@ -16,6 +16,7 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.api.host import Host
 
+from facts.run.language import plain
 from facts.run.program import END, INSTALLED, program_archive, program_sha256
 from facts.state import HostState, state_of, unread
 
@@ -104,6 +105,7 @@ class Reader:
         ask = self.ask
         if self.lease and host.state.is_executing:
             ask = replace(ask, lease=self.lease_text())
+        plain(host)
         try:
             return host.get_fact(Snapshot, ask=ask, _stdin=program_archive())
         except EOFError:  # out of getpass, where pyinfra asks for sudo's password

@@ -14,6 +14,7 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 
+from facts.run.language import PLAIN, plain
 from facts.run.program import END, INSTALLED
 
 # How long past a command's own limit the link may stay silent before the host counts as gone.
@@ -42,7 +43,8 @@ def run(host: Host, command: str, stdin: str | None = None, timeout_s: float = 6
         with gevent.Timeout(timeout_s + LINK_SLACK_S, exception=TimeoutError):
             if not host.connected:
                 host.connect(show_errors=False, raise_exceptions=True)
-            bounded = f"timeout --kill-after=5 {timeout_s:.0f} sh -c {shlex.quote(command)}"
+            plain(host)
+            bounded = f"{PLAIN} timeout --kill-after=5 {timeout_s:.0f} sh -c {shlex.quote(command)}"
             good, output = host.run_shell_command(StringCommand(bounded), **connector)
     except TimeoutError:
         _hang_up(host)

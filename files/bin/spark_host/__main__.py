@@ -83,6 +83,9 @@ def main(argv: list[str]) -> int:
         return 2
     # The daemon whose socket is read (containers.py): root's docker may have another context.
     os.environ["DOCKER_HOST"] = "unix:///var/run/docker.sock"
+    # What other programs say is read in one language, whatever the host's own is.
+    os.environ["LC_ALL"] = "C.UTF-8"
+    os.environ.pop("LANGUAGE", None)
     command = importlib.import_module(COMMANDS[argv[1]])
     try:
         answer = command.main(argv[2:])

@@ -51,6 +51,30 @@ def test_the_log_of_such_a_rank_is_kept(docker: Any, monkeypatch: pytest.MonkeyP
     assert kept.read_text() == "shard 7 \ufffd\n"
 
 
+@pytest.mark.parametrize(
+    "spoken",
+    [{"LANG": "fr_FR.UTF-8"}, {"LC_ALL": "de_DE.UTF-8"}, {"LANGUAGE": "fr:de"}, {}],
+    ids=str,
+)
+def test_every_program_speaks_the_language_that_is_read(
+    docker: Any, spoken: dict[str, str]
+) -> None:
+    """A container that is gone is known by docker's own words."""
+    (docker / "docker").write_text(
+        '#!/bin/sh\nif [ "$LC_ALL" = C.UTF-8 ] && [ -z "$LANGUAGE" ]; then\n'
+        "    echo 'Error: No such container: engine' >&2\nelse\n"
+        "    echo 'Erreur : aucun conteneur de ce nom : engine' >&2\nfi\nexit 1\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", str(PROGRAM), "ranks", "look", "engine", "0"],
+        env={"PATH": f"{docker}:/usr/bin:/bin", **spoken},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout.splitlines()[0])["state"] is None, done.stderr
+
+
 def test_docker_is_asked_at_the_socket_that_the_state_is_read_from(docker: Any) -> None:
     """Whatever context root's docker has: else one daemon is looked at and another one told."""
     seen = docker / "seen"
