@@ -17,7 +17,6 @@ from run import places, processes
 from run.command import run
 from run.places import cgroups, outside
 from run.processes import owner, private_mib
-from watchdogs import crontab
 
 SMALL_MIB = 32  # what is smaller counts in the sum and is not named
 NAME_CHARS = 60
@@ -45,7 +44,7 @@ def on_gpu() -> tuple[dict[int, float], str | None]:
 def title(argv: list[str]) -> str:
     """The program, and of an interpreter what it runs; other arguments stay on the host."""
     words = [os.path.basename(argv[0].split(" ")[0])]
-    if crontab.INTERPRETER.fullmatch(words[0]):
+    if processes.INTERPRETER.fullmatch(words[0]):
         module = argv[1:2] == ["-m"]
         words += argv[1:3] if module else [os.path.basename(w) for w in argv[1:2] if w[:1] != "-"]
     return shown(" ".join(filter(None, words)))

@@ -14,6 +14,8 @@ from run.command import read
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 QUICK_MIB = 8  # what is larger is asked for exactly, which takes the kernel a walk over its pages
 PSS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
+# What runs a script that stands behind it; an editor or a pager that has it open is none of these.
+INTERPRETER = re.compile(r"-?((ba|da|z|k|mk|a)?sh|busybox|python[\d.]*|perl|ruby|node|php)")
 
 
 class Process(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Any
 
 from run import journal
 from run.command import Failed
-from run.processes import Process, processes
+from run.processes import INTERPRETER, Process, processes
 
 from watchdogs import mentions
 
@@ -34,8 +34,6 @@ SETTLE_S = 20  # a watchdog that runs at this moment is awaited so long, then en
 PERIODIC_FOLDER = "/etc/cron."
 PERIODIC = ("hourly", "daily", "weekly", "monthly", "yearly")
 END_S = 5  # from the polite signal to the other one
-# What runs a script that stands behind it; an editor or a pager that has it open is none of these.
-INTERPRETER = re.compile(r"-?((ba|da|z|k|mk|a)?sh|busybox|python[\d.]*|perl|ruby|node|php)")
 ASSIGNED = re.compile(r"\w+=")
 HELD = re.compile(rb"^#[A-Z0-9-]+-\d{8} ")
 # NAME = value, either of them in quotes or not: crontab(5).
