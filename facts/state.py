@@ -98,6 +98,10 @@ class HostState:
     discovered: Discovered | Unknown | None = part(discovered.parse, when_asked=True)
     journal: tuple[Entry, ...] | Unknown | None = part(journal.parse, when_asked=True)
 
+    def has(self, path: str, data: bytes, mode: int = 0o644) -> bool:
+        """Is a file of ours there, byte for byte?"""
+        return not isinstance(self.files, Unknown) and self.files.get(path) == OwnFile(data, mode)
+
     def unknowns(self) -> dict[str, Unknown]:
         """Part -> Unknown, for everything that could not be read."""
         return {n: v for n, v in vars(self).items() if isinstance(v, Unknown)}

@@ -95,15 +95,10 @@ def offline_note(found: Cpufreq) -> str | None:
 
 def persisted(state: HostState, want: str, cap_mhz: int | None) -> bool:
     """Is our boot unit there for this governor and cap, byte for byte, and enabled?"""
-    if isinstance(state.files, Unknown) or not isinstance(state.services, Services):
-        return False
-    own, unit = state.files.get(UNIT_PATH), state.services.asked.get(UNIT)
-    return (
-        own is not None
-        and own.data == unit_text(want, cap_mhz)
-        and unit is not None
-        and unit.file_state == "enabled"
-    )
+    unit = state.services.asked.get(UNIT) if isinstance(state.services, Services) else None
+    enabled = unit is not None and unit.file_state == "enabled"
+    own = None if isinstance(state.files, Unknown) else state.files.get(UNIT_PATH)
+    return enabled and own is not None and own.data == unit_text(want, cap_mhz)
 
 
 def assess(look: Look) -> Iterator[Finding]:
@@ -136,23 +131,17 @@ def assess_cap(look: Look) -> Iterator[Finding]:
     """The clock limit that the owner's file has, or a cap that it has no more."""
     cap_mhz, found = look.cluster.clocks.cpu_max_mhz, look.state.cpufreq
     line = Wanted("cpu", "CPU clock cap", "none" if cap_mhz is None else f"{cap_mhz} MHz")
-    stale = left_caps(found, cap_mhz) if isinstance(found, Cpufreq) else {}
+    if not isinstance(found, Cpufreq):
+        yield from [line.unread(found)] if cap_mhz is not None else []
+        return
+    wrong = {**left_caps(found, cap_mhz), **(wrong_caps(found, cap_mhz) if cap_mhz else {})}
+    told = [f"{p.name} {(p.cap_khz or 0) // 1000} MHz" for p in found.policies if p.name in wrong]
     if cap_mhz is None:
-        told = [
-            f"{p.name} {(p.cap_khz or 0) // 1000} MHz, of an earlier owner's file"
-            for p in (found.policies if isinstance(found, Cpufreq) else ())
-            if p.name in stale
-        ]
+        told = [f"{one}, of an earlier owner's file" for one in told]
         yield from [line.judged(", ".join(told), False)] if told else []
-    elif not isinstance(found, Cpufreq):
-        yield line.unread(found)
     elif not found.supported:
         yield line.lacking(NO_POLICIES)
     else:
-        wrong = {**stale, **wrong_caps(found, cap_mhz)}
-        told = [
-            f"{p.name} {(p.cap_khz or 0) // 1000} MHz" for p in found.policies if p.name in wrong
-        ]
         slower = sum(p.top_khz is not None and p.top_khz <= cap_mhz * 1000 for p in found.policies)
         held = f"on {len(found.policies) - slower} policies, {slower} never run that fast"
         refuse = look.named(not_cappable(found, cap_mhz), look.settles)
@@ -178,10 +167,7 @@ def governor(here: Here) -> Commands:
     want = here.settings.governor
     cap_mhz = here.cluster.clocks.cpu_max_mhz
     state = here.read()
-    found = state.cpufreq
-    if not isinstance(found, Cpufreq):
-        yield here.refuse(f"CPU governors {found}")
-        return
+    found = here.known(state.cpufreq, "CPU governors")
     if not found.supported:
         here.warn("unsupported: this host has no CPU frequency policies")
         return
@@ -209,7 +195,7 @@ def governor(here: Here) -> Commands:
         yield StringCommand(kept_then(keep, write))
     here.changed()
     now = here.read()
-    left = wrong_policies(now.cpufreq, want) if isinstance(now.cpufreq, Cpufreq) else ["unread"]
+    left = wrong_policies(here.known(now.cpufreq, "CPU governors"), want)
     if left or not persisted(now, want, cap_mhz):
         seen = f"{', '.join(left)} not under {want}" if left else f"{UNIT} is not enabled"
         yield here.refuse(f"{seen} after the change")
@@ -226,10 +212,7 @@ def capped(here: Here) -> Commands:
     Undo: the limits found are in the journal.
     """
     cap_mhz = here.cluster.clocks.cpu_max_mhz
-    found = here.read().cpufreq
-    if not isinstance(found, Cpufreq):
-        yield here.refuse(f"CPU clocks {found}")
-        return
+    found = here.known(here.read().cpufreq, "CPU clocks")
     if not found.supported:
         if cap_mhz is not None:
             told = "unsupported: this host has no CPU frequency policies"
@@ -249,10 +232,7 @@ def capped(here: Here) -> Commands:
         write = [f"echo {cap_mhz * 1000} > {SYSFS}/{name}/scaling_max_freq" for name in wrong]
         yield StringCommand(kept_then(keep, write))
     here.changed()
-    now = here.read().cpufreq
-    if not isinstance(now, Cpufreq):
-        yield here.refuse(f"CPU clocks {now} after the change")
-        return
+    now = here.known(here.read().cpufreq, "CPU clocks")
     if names := left_caps(now, cap_mhz):
         told = "still under a cap that is not in the owner's file any more; see what else writes"
         yield here.refuse(f"{', '.join(names)} {told} scaling_max_freq")

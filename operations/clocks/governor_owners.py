@@ -72,11 +72,9 @@ def sole_owner(here: Here) -> Commands:
     if isinstance(state.cpufreq, Cpufreq) and not state.cpufreq.supported:
         here.noop("unsupported: this host has no CPU frequency policies")
         return
-    found = other_owners(state, names)
-    if isinstance(found, Unknown) or not isinstance(state.cpufreq, Cpufreq):
-        yield here.refuse(f"owners of the CPU governor {found}")
-        return
-    for one in state.cpufreq.left_alone:
+    found = here.known(other_owners(state, names), "owners of the CPU governor")
+    cpus = here.known(state.cpufreq, "owners of the CPU governor")
+    for one in cpus.left_alone:
         told = "also sets the CPU governor; it is left as it is, take that out of it"
         here.warn(f"{one} {told}")
     if not changes(found):
@@ -84,7 +82,7 @@ def sole_owner(here: Here) -> Commands:
         return
     for phrase in left_over(found):
         here.say(f"sets the CPU governor, too: {phrase}")
-    profile = state.cpufreq.profile
+    profile = cpus.profile
     if isinstance(profile, Unknown):
         here.warn(f"power profile {profile}; undo cannot set it")
     elif profile:
@@ -96,12 +94,11 @@ def sole_owner(here: Here) -> Commands:
         yield StringCommand(quiet("cpufreq", "settle"), _stdin=json.dumps(question))
         kept = None
         here.changed()
-        found = other_owners(here.read(), names)
-        left = [str(found)] if isinstance(found, Unknown) else left_over(found)
-        if isinstance(found, Unknown) or not left:
-            break
-    if left:
-        yield here.refuse(
-            f"what else sets the CPU governor is not down for good: "
-            f"{', '.join(left)}; see what starts it (systemctl status)",
-        )
+        found = here.known(other_owners(here.read(), names), "owners of the CPU governor")
+        left = left_over(found)
+        if not left:
+            return
+    yield here.refuse(
+        f"what else sets the CPU governor is not down for good: "
+        f"{', '.join(left)}; see what starts it (systemctl status)",
+    )

@@ -10,7 +10,6 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from facts.network.fabric import Fabric, Link
-from facts.run.unknown import Unknown
 from operations.pair.identity import faults
 from operations.run import remote
 from operations.run.job import Commands, Here, Job, fail, step
@@ -62,10 +61,7 @@ def crossed(here: Here) -> Commands:
     """
     if not faults(here.job):
         return
-    state = here.read().fabric
-    if isinstance(state, Unknown):
-        yield here.refuse(f"fabric {state}")
-        return
+    state = here.known(here.read().fabric, "fabric")
     ways = []
     for number, (device, address) in enumerate(here.cluster.rails(here.node)):
         link = carrier_of(address, state)

@@ -7,7 +7,6 @@ from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from facts.run.unknown import Unknown
 from operations.engines.recognise import by_podman, engines, foreign, podman_engines
 from operations.pair.identity import faults
 from operations.run.job import Commands, Here, Job, fail, step
@@ -55,9 +54,7 @@ def ended(here: Here) -> Commands:
     and name, not by a folder. Undo: a compose stack by rollback; the inspect is kept on the host.
     """
     state = here.read()
-    if isinstance(state.containers, Unknown):
-        yield here.refuse(f"containers {state.containers}")
-        return
+    here.known(state.containers, "containers")
     names = to_end(here.job, here.rank)
     if names:
         yield FunctionCommand(_end, (here.job, names), {})

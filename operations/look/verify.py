@@ -6,7 +6,6 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from pyinfra.api.host import Host
 from rich.console import Console
 
 from facts.network.fabric import Fabric
@@ -28,18 +27,9 @@ from stacks.definition import Stack
 WIDTH_COLUMNS = 160
 
 
-def why_unread(job: Job, host: Host) -> str | None:
-    """Why nothing is known of a host, None for one that answered."""
-    if not job.state.is_host_in_limit(host):
-        return "left out by --limit or --exclude"
-    if host not in job.state.active_hosts:
-        return "cannot be reached"
-    return None
-
-
 def states_of(job: Job) -> list[HostState]:
     """Every host's state in rank order; one that is not there is wholly unknown."""
-    return [unread(why) if (why := why_unread(job, host)) else job.read(host) for host in job.hosts]
+    return [unread(why) if (why := job.why_absent(host)) else job.read(host) for host in job.hosts]
 
 
 def severed(cluster: Cluster, state: HostState) -> bool:
@@ -53,7 +43,7 @@ def serving(job: Job, stack: Stack, states: list[HostState]) -> Finding:
     """Does the set of ranks answer? Asked with a real completion, only when all looks right: ranks
     without a cable between them would keep the question for as long as a completion may take."""
     line = Wanted("cluster", "serving", f"{stack.name} answers, or nothing runs")
-    missing = [h.name for h in job.hosts if why_unread(job, h)]
+    missing = [h.name for h in job.hosts if job.why_absent(h)]
     if missing:
         return line.unread(f"{', '.join(missing)} unread")
     unreadable = [
@@ -82,13 +72,13 @@ def page_of(job: Job, stack: Stack) -> Page:
     columns = []
     for host, look_at in zip(job.hosts, job.looks(states), strict=True):
         lines_of_it = tuple(one for one in findings(look_at) if one.name)
-        columns.append(Column(look_at.node.name, why_unread(job, host) is None, lines_of_it))
+        columns.append(Column(look_at.node.name, job.why_absent(host) is None, lines_of_it))
     lines = parity.lines(job.cluster, states)
     if not stack.unlocked:
         lines.append(parity.image_line(stack, states))
     tag = parity.tag_line(stack, len(states))
     lines += [tag] if tag else []
-    if job.hosts[0].data.get("bandwidth") and not any(why_unread(job, h) for h in job.hosts):
+    if job.hosts[0].data.get("bandwidth") and not any(job.why_absent(h) for h in job.hosts):
         lines += rdma.bandwidth(job)
     return Page(tuple(columns), tuple(lines), serving(job, stack, states))
 

@@ -46,11 +46,7 @@ def shm_clean(here: Here) -> Commands:
 
     + here: this host's share of the run
     """
-    memory = here.read().memory
-    if not isinstance(memory, Memory):
-        yield here.refuse(f"memory {memory}")
-        return
-    if not memory.leftovers:
+    if not here.known(here.read().memory, "memory").leftovers:
         here.noop("no dead segments in /dev/shm")
         return
     yield FunctionCommand(_clean, (here.job,), {})

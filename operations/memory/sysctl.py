@@ -57,8 +57,7 @@ def overruled(found: Sysctl, want: Mapping[str, object]) -> list[str]:
 
 def kept(state: HostState, want: Mapping[str, object]) -> bool:
     """Is our file there, byte for byte?"""
-    own = None if isinstance(state.files, Unknown) else state.files.get(PATH)
-    return own is not None and (own.data, own.mode) == (text(want), 0o644)
+    return state.has(PATH, text(want))
 
 
 def assess(look: Look) -> Iterator[Finding]:
@@ -93,10 +92,7 @@ def converged(here: Here) -> Commands:
     """
     want = here.settings.sysctl
     state = here.read()
-    found = state.sysctl
-    if not isinstance(found, Sysctl):
-        yield here.refuse(f"kernel settings {found}")
-        return
+    found = here.known(state.sysctl, "kernel settings")
     for key in unsupported(found, want):
         here.warn(f"unsupported: this kernel has no {key}")
     for sentence in overruled(found, want):
@@ -111,9 +107,8 @@ def converged(here: Here) -> Commands:
         yield StringCommand(quiet("sysctls", "set", json.dumps(todo)))
     here.changed()
     now = here.read()
-    seen = [str(now.sysctl)] if isinstance(now.sysctl, Unknown) else []
-    if isinstance(now.sysctl, Sysctl):
-        seen = [f"{key} is {now.sysctl.values[key]}" for key in wrong(now.sysctl, want)]
+    found = here.known(now.sysctl, "kernel settings")
+    seen = [f"{key} is {found.values[key]}" for key in wrong(found, want)]
     if not kept(now, want):
         seen.append(f"{PATH} is not what was written")
     if seen:

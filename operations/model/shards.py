@@ -142,10 +142,7 @@ def verified(here: Here, full: bool = False) -> Commands:
     Leaves behind: what was proven in /var/lib/spark-converge/shards.
     """
     stack = here.stack
-    found = here.read().shards
-    if isinstance(found, Unknown):
-        yield here.refuse(f"shards {found}")
-        return
+    found = here.known(here.read().shards, "shards")
     if not full and found.state.get(directory(stack, here.cluster.model_dir)) == "verified":
         here.noop(f"model files of {stack.name} unchanged since their full read")
         return

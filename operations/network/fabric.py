@@ -172,10 +172,7 @@ def converged(here: Here, after_teardown: bool) -> Commands:
     Fails: one sentence, and the old network comes back by itself.
     Undo: the originals of /etc/netplan are in the journal.
     """
-    fabric = here.read().fabric
-    if isinstance(fabric, Unknown):
-        yield here.refuse(f"fabric {fabric}")
-        return
+    fabric = here.known(here.read().fabric, "fabric")
     now = case(here.cluster, here.node, fabric)
     wrong = why_not_converged(now)
     if not wrong:

@@ -184,15 +184,9 @@ def session_complaints(node: Node, state: HostState, pid: int | None = None) -> 
         )
 
 
-def complaints(
-    cluster: Cluster, node: Node, state: HostState, ask: Resolve = resolve
-) -> Iterator[str]:
-    """Why the owner would lose this host on the way."""
-    yield from name_complaints(cluster, node, ask)
-    yield from wifi_complaints(node, state)
-    yield from session_complaints(node, state)
-
-
 def assess(look: Look) -> Iterator[Finding]:
-    said = complaints(look.cluster, look.node, look.state) if look.settles else ()
-    yield aside("refuse", said)
+    """Why the owner would lose this host on the way."""
+    if look.settles:
+        yield aside("refuse", name_complaints(look.cluster, look.node))
+        yield aside("refuse", wifi_complaints(look.node, look.state))
+        yield aside("refuse", session_complaints(look.node, look.state))

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import wraps
 from threading import RLock
-from typing import Any, ParamSpec, Protocol, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import gevent
 from pyinfra import logger
@@ -22,6 +23,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import OperationMeta, operation
 from pyinfra.api.state import State
 
+from facts.run.unknown import Unknown
 from facts.snapshot import Reader
 from facts.state import HostState
 from inventory.host_settings import HostSettings, shipped
@@ -32,6 +34,12 @@ from stacks.definition import Stack
 from stacks.schema import LockedModel
 
 Commands = Generator[FunctionCommand | Any, None, None]
+T = TypeVar("T")
+LEFT_OUT, GONE = "left out by --limit or --exclude", "cannot be reached"
+
+
+class NotKnown(Exception):
+    """An operation cannot decide; says what could not be read, and why."""
 
 
 @dataclass
@@ -58,13 +66,9 @@ class Notes:
 
     def figures(self) -> dict[str, Any]:
         """What of it goes into the receipt."""
-        told = {
-            "taken_down": self.taken_down or None,
-            "volatile": self.volatile or None,
-            "advice": self.advice,
-            "published": self.published and self.published.model_dump(mode="json"),
-        }
-        return {name: value for name, value in told.items() if value is not None}
+        model = self.published and self.published.model_dump(mode="json")
+        told = {**vars(self), "published": model, "survey": None}
+        return {name: value for name, value in told.items() if value not in (None, {})}
 
 
 @dataclass
@@ -117,17 +121,16 @@ class Job:
         """Hosts that are connected and have not failed, in rank order."""
         return [host for host in self.hosts if host in self.state.active_hosts]
 
+    def why_absent(self, host: Host) -> str | None:
+        """Why this run does not reach a host, None for one that it reaches."""
+        if not self.state.is_host_in_limit(host):
+            return LEFT_OUT
+        return None if host in self.state.active_hosts else GONE
+
     def absent(self) -> list[str]:
-        """Sentences for hosts that this run does not reach; half a cluster is never converged."""
-        said = []
-        for host in self.hosts:
-            if not self.state.is_host_in_limit(host):
-                told = "left out by --limit or --exclude; the ranks are one unit"
-                said.append(f"{host.name}: {told}")
-            elif host not in self.state.active_hosts:
-                told = "cannot be reached; nothing was changed on the other hosts"
-                said.append(f"{host.name}: {told}")
-        return said
+        """A sentence for each host that is not reached; half a cluster is never converged."""
+        then = {LEFT_OUT: "the ranks are one unit", GONE: "nothing was changed on the other hosts"}
+        return [f"{h.name}: {why}; {then[why]}" for h in self.hosts if (why := self.why_absent(h))]
 
     def read(self, host: Host) -> HostState:
         return self.reader.read(host)
@@ -224,6 +227,12 @@ class Here:
     def read(self) -> HostState:
         return self.job.read(self.host)
 
+    def known(self, found: T | Unknown, what: str) -> T:
+        """What was read; where it could not be, the operation fails with one sentence."""
+        if isinstance(found, Unknown):
+            raise NotKnown(f"{what} {found}")
+        return found
+
     def changed(self) -> None:
         """Something on this host is no longer as it was read."""
         self.job.changed(self.host)
@@ -267,8 +276,16 @@ class Step(Protocol):
 
 
 def step(function: Callable[..., Commands]) -> Step:
-    """Make an operation of pyinfra."""
-    return cast(Step, operation()(function))
+    """Make an operation of pyinfra; what it needs to know and cannot read makes it fail cleanly."""
+
+    @wraps(function)
+    def careful(here: Here, **words: Any) -> Commands:
+        try:
+            yield from function(here, **words)
+        except NotKnown as why:
+            yield here.refuse(str(why))
+
+    return cast(Step, operation()(careful))
 
 
 P = ParamSpec("P")

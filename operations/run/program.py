@@ -78,9 +78,7 @@ def missing(state: HostState, known: Sequence[Stack]) -> list[StringCommand]:
     commands = []
     if state.program != program_sha256():
         commands.append(StringCommand(install_command(), _stdin=program_archive()))
-    files = {} if isinstance(state.files, Unknown) else state.files
-    found = files.get(UNDO_COMMAND)
-    if found is None or (found.data, found.mode) != (undo_text(known), 0o755):
+    if not state.has(UNDO_COMMAND, undo_text(known), 0o755):
         commands.append(undo_command(known))
     return commands
 
@@ -103,9 +101,7 @@ def installed(here: Here) -> Commands:
     Leaves behind: /usr/local/lib/spark-converge (a few KiB) and spark-converge-undo.
     """
     state = here.read()
-    if isinstance(state.program, Unknown):
-        yield here.refuse(f"on-host program {state.program}")
-        return
+    here.known(state.program, "on-host program")
     commands = missing(state, here.job.known)
     if not commands:
         here.noop("the on-host program is installed")

@@ -55,10 +55,7 @@ def default_target(here: Here) -> Commands:
     Undo: the link (or file) found is in the journal.
     """
     target = here.settings.boot_target
-    boot = here.read().boot
-    if not isinstance(boot, Boot):
-        yield here.refuse(f"boot target {boot}")
-        return
+    boot = here.known(here.read().boot, "boot target")
     why = forced(boot, target)
     if why:
         here.warn(f"does not boot into {target}: {why}")
@@ -67,7 +64,6 @@ def default_target(here: Here) -> Commands:
         return
     yield StringCommand(quiet("units", "default", target))
     here.changed()
-    now = here.read().boot
-    if not isinstance(now, Boot) or not settled(now, target):
-        found = seen(now) if isinstance(now, Boot) else now
-        yield here.refuse(f"boots into {found} after set-default {target}")
+    now = here.known(here.read().boot, "boot target")
+    if not settled(now, target):
+        yield here.refuse(f"boots into {seen(now)} after set-default {target}")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from pyinfra.api.command import StringCommand
 
-from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.logind import Logind
 from operations.run.findings import Finding, Look, Wanted
@@ -21,15 +20,13 @@ PATH = "/etc/systemd/logind.conf.d/zz-spark-converge.conf"
 TEXT = b"# Written by spark-converge; taken away by its undo.\n[Login]\nRemoveIPC=no\n"
 
 
-def kept(state: HostState) -> bool:
-    """Is our drop-in there, byte for byte?"""
-    own = None if isinstance(state.files, Unknown) else state.files.get(PATH)
-    return own is not None and (own.data, own.mode) == (TEXT, 0o644)
-
-
 def settled(state: HostState) -> bool:
     """Does the running logind leave segments alone, and the next one as well?"""
-    return isinstance(state.logind, Logind) and state.logind.remove_ipc is False and kept(state)
+    return (
+        isinstance(state.logind, Logind)
+        and state.logind.remove_ipc is False
+        and state.has(PATH, TEXT)
+    )
 
 
 def assess(look: Look) -> Iterator[Finding]:
@@ -41,7 +38,7 @@ def assess(look: Look) -> Iterator[Finding]:
         yield line.lacking("no logind runs")
     else:
         seen = "yes" if found.remove_ipc else "no"
-        seen += "" if kept(look.state) else f", {PATH} absent or changed"
+        seen += "" if look.state.has(PATH, TEXT) else f", {PATH} absent or changed"
         seen += f"; lingering: {', '.join(found.lingering)}" if found.lingering else ""
         yield line.judged(seen, settled(look.state))
 
@@ -56,17 +53,13 @@ def keeps_ipc(here: Here) -> Commands:
     Undo: our drop-in goes, logind reads its files anew.
     """
     state = here.read()
-    found = state.logind
-    if not isinstance(found, Logind):
-        yield here.refuse(f"logind {found}")
-        return
-    if found.remove_ipc is None:
+    if here.known(state.logind, "logind").remove_ipc is None:
         here.warn("unsupported: no logind runs on this host")
         return
     if settled(state):
         here.noop("shared memory outlives a login")
         return
-    if not kept(state):
+    if not state.has(PATH, TEXT):
         yield put(PATH, TEXT, 0o644)
     yield StringCommand(quiet("logind", "reload"))
     here.changed()

@@ -56,9 +56,7 @@ def needrestart_missing(state: HostState) -> bool:
     """Is needrestart there without our file? It would restart dockerd after an upgrade."""
     if not isinstance(state.maintenance, Maintenance) or isinstance(state.files, Unknown):
         return False
-    found = state.files.get(NEEDRESTART)
-    good = found is not None and (found.data, found.mode) == (NEEDRESTART_TEXT, 0o644)
-    return state.maintenance.needrestart and not good
+    return state.maintenance.needrestart and not state.has(NEEDRESTART, NEEDRESTART_TEXT)
 
 
 def unsettled(state: HostState, names: Sequence[str]) -> list[str]:

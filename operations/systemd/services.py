@@ -126,10 +126,7 @@ def down_for_good(here: Here) -> Commands:
     Absent units are fine. Undo: the states and links found are in the journal.
     """
     names = here.settings.services_down
-    found = here.read().services
-    if isinstance(found, Unknown):
-        yield here.refuse(f"services {found}")
-        return
+    found = here.known(here.read().services, "services")
     if not plan(found, names):
         here.noop("the desktop services are down")
         return
@@ -137,9 +134,8 @@ def down_for_good(here: Here) -> Commands:
     for _ in range(2):
         yield StringCommand(command(plan(found, names)))
         here.changed()
-        found = here.read().services
-        left = [str(found)] if isinstance(found, Unknown) else unsettled(found, names)
-        if isinstance(found, Unknown) or not left:
-            break
-    if left:
-        yield here.refuse(f"still not down for good: {', '.join(left)}")
+        found = here.known(here.read().services, "services")
+        left = unsettled(found, names)
+        if not left:
+            return
+    yield here.refuse(f"still not down for good: {', '.join(left)}")

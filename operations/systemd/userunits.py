@@ -45,22 +45,14 @@ def down_for_good(here: Here) -> Commands:
 
     Undo: the masks (links) and what ran are in the journal.
     """
-    found = here.read().userunits
-    if isinstance(found, Unknown):
-        yield here.refuse(f"units of users {found}")
-        return
-    todo = left(found)
+    todo = left(here.known(here.read().userunits, "units of users"))
     if not todo:
         here.noop("no user's session starts a desktop unit")
         return
     asked = [{"user": u.user, "name": u.name, "active": u.active} for u in todo]
     yield StringCommand(quiet("userunits", "down", json.dumps({"units": asked})))
     here.changed()
-    now = here.read().userunits
-    still = (
-        [str(now)]
-        if isinstance(now, Unknown)
-        else [f"{one.name} {described(one)}" for one in left(now)]
-    )
+    still = left(here.known(here.read().userunits, "units of users"))
     if still:
-        yield here.refuse(f"still not down for good: {', '.join(still)}")
+        told = ", ".join(f"{one.name} {described(one)}" for one in still)
+        yield here.refuse(f"still not down for good: {told}")

@@ -147,10 +147,7 @@ def held(here: Here, for_good: bool) -> Commands:
     """
     if not for_good and not faults(here.job):
         return
-    found = here.read().crontab
-    if not isinstance(found, Crontabs):
-        yield here.refuse(f"crontabs {found}")
-        return
+    found = here.known(here.read().crontab, "crontabs")
     armed = watchdogs(found)
     if not armed:
         here.noop("no cron line that would start containers")
@@ -180,10 +177,7 @@ def rearmed(here: Here) -> Commands:
 
     + here: this host's share of the run
     """
-    found = here.read().crontab
-    if not isinstance(found, Crontabs):
-        yield here.refuse(f"crontabs {found}")
-        return
+    found = here.known(here.read().crontab, "crontabs")
     word = here.cluster.tags.hold
     given = {table.path: rearm(table.text, word, table.kept) for table in found.tables}
     wanted = {t.path: given[t.path] for t in found.tables if given[t.path] != t.text}

@@ -245,10 +245,7 @@ def held(here: Here, for_good: bool) -> Commands:
     """
     if not for_good and not faults(here.job):
         return
-    found = here.read().starters
-    if isinstance(found, Unknown):
-        yield here.refuse(f"what could start an engine beside cron: {found}")
-        return
+    found = here.known(here.read().starters, "what could start an engine beside cron:")
     for sentence in refusals(found):
         here.warn(f"not held: {sentence}")
     todo = plan(found)
@@ -274,10 +271,7 @@ def rearmed(here: Here) -> Commands:
 
     + here: this host's share of the run
     """
-    found = here.read().starters
-    if isinstance(found, Unknown):
-        yield here.refuse(f"what could start an engine beside cron: {found}")
-        return
+    found = here.known(here.read().starters, "what could start an engine beside cron:")
     names = [s.name for s in starters_sources(found) if s.status == "held"]
     if not here.executing and faults(here.job):
         # What this run would hold for its launch it would give back here: a plan says so.

@@ -17,6 +17,7 @@ from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
 from pyinfra.context import host as current
 
+from facts.run.unknown import Unknown
 from facts.snapshot import Reader
 from facts.state import HostState, unread
 from operations.run.job import (
@@ -26,6 +27,7 @@ from operations.run.job import (
     barrier,
     milestone,
     refuse,
+    step,
     stop_planning,
 )
 from operations.run.start import asked_to_end, close, make_run_folder, receipt, run_folder
@@ -80,6 +82,13 @@ def refused_on(here: Here, sentence: str) -> Commands:
         yield refuse(here.job, sentence)
 
 
+@step
+def decides(here: Here) -> Commands:
+    """Do what hangs on a fact."""
+    here.known(Unknown("no answer"), "boot target")
+    yield StringCommand("decided")
+
+
 def execute(job: Job) -> None:
     job.state.is_executing = True
     with contextlib.suppress(PyinfraError):  # "No hosts remaining!" is how a stopped run ends
@@ -119,6 +128,16 @@ def test_a_refusal_on_one_host_stops_all_with_its_sentence(
     execute(job)
     assert [words(job, rank) for rank in range(3)] == [[], [], []]
     assert job.problem == "spark3: odd"
+    assert "Traceback" not in caplog.text
+
+
+def test_an_operation_that_cannot_know_what_it_needs_fails_with_one_sentence(
+    job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_op(job.state, decides, here=Here(job, 1))
+    add_op(job.state, act, "second")
+    execute(job)
+    assert job.problem == "@fake/spark2: boot target unknown (no answer)"
     assert "Traceback" not in caplog.text
 
 
