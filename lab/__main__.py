@@ -114,6 +114,13 @@ def snapshot(name: str) -> None:
 
 
 @main.command()
+def found() -> None:
+    """Take the snapshot found: a pair that serves a stack which no file knows."""
+    with _locked() as home:
+        verbs.found(home)
+
+
+@main.command()
 @click.argument("name")
 def restore(name: str) -> None:
     """Bring both hosts back to the moment NAME."""

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import tarfile
-import time
 from pathlib import Path
-
-import httpx
 
 from lab.common.errors import LabError
 from lab.common.parallel import each
 from lab.common.paths import HOSTS, LabHome
 from lab.common.progress import say
 from lab.guests import ssh
-from lab.guests.qemu import API_PORT
 from lab.image.hostfiles import FABRIC_IP
+from lab.pair import lay
+from lab.pair.lay import ANSWER_S, install, wait_answer
 from lab.stacks import old
-
-_ANSWER_S = 600.0  # the old stack's first answer; 30 s seen on an idle machine
+from lab.stacks.guest_file import GuestFile
 
 # Names that NCCL, PyTorch and vLLM leave behind; one of two MiB so that freeing them shows.
 _LEFTOVERS = """
@@ -51,17 +46,17 @@ def make_dirty(home: LabHome, image: str) -> None:
         for rank, host in enumerate(HOSTS)
     }
     say("fresh: old stack into both hosts")
-    each(HOSTS, lambda host: _install(home, host, [f for f in files[host] if not _armed(f)]))
+    each(HOSTS, lambda host: install(home, host, [f for f in files[host] if not _armed(f)]))
     each(HOSTS, lambda host: _compose(home, host, "pull --quiet"))
     for host in reversed(HOSTS):  # worker first, as its owners start it
         _compose(home, host, "up --detach --quiet-pull")
     say("fresh: waiting for the old stack's first completion")
-    _wait_answer(home)
+    wait_answer(home, "dsf-lab", old.CONTAINER)
     say("fresh: leftovers and a warm page cache")
     each(HOSTS, lambda host: ssh.run(home, host, _LEFTOVERS))
     each(HOSTS, lambda host: ssh.run(home, host, _WARM))
     # Last, so that the watchdog does not act on a stack that is still loading.
-    each(HOSTS, lambda host: _install(home, host, [f for f in files[host] if _armed(f)]))
+    each(HOSTS, lambda host: install(home, host, [f for f in files[host] if _armed(f)]))
     each(HOSTS, lambda host: ssh.run(home, host, "sync"))
 
 
@@ -77,52 +72,18 @@ def wait_booted(home: LabHome, host: str) -> None:
 def digest() -> str:
     """Hash of everything here that decides what ``fresh`` holds."""
     total = hashlib.sha256(Path(__file__).read_bytes())
+    total.update(Path(lay.__file__).read_bytes())
     for path in sorted(Path(old.__file__).parent.iterdir()):
         if path.is_file():
             total.update(path.name.encode() + path.read_bytes())
     return total.hexdigest()
 
 
-def _armed(file: old.GuestFile) -> bool:
+def _armed(file: GuestFile) -> bool:
     return file.path == old.CRONTAB
-
-
-def _install(home: LabHome, host: str, files: list[old.GuestFile]) -> None:
-    if not files:
-        return
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for file in files:
-            content = file.text.encode()
-            entry = tarfile.TarInfo(file.path.lstrip("/"))
-            entry.size, entry.mode, entry.mtime = len(content), file.mode, int(time.time())
-            entry.uname, entry.gname = "root", file.group
-            archive.addfile(entry, io.BytesIO(content))
-    ssh.run(home, host, "sudo tar -xpf - -C / --no-overwrite-dir", data=buffer.getvalue())
 
 
 def _compose(home: LabHome, host: str, words: str) -> None:
     folder = old.DIRECTORY
     project = f"sudo docker compose --project-directory {folder} -f {folder}/compose.yaml"
-    ssh.run(home, host, f"{project} {words}", timeout_s=_ANSWER_S)
-
-
-def _wait_answer(home: LabHome) -> None:
-    url = f"http://127.0.0.1:{API_PORT[HOSTS[0]]}/v1/chat/completions"
-    question = {"model": "dsf-lab", "messages": [{"role": "user", "content": "What is 17*23?"}]}
-    deadline = time.monotonic() + _ANSWER_S
-    last = "nothing"
-    while time.monotonic() < deadline:
-        try:
-            answer = httpx.post(url, json=question, timeout=30, trust_env=False)
-            if answer.is_success and answer.json()["choices"][0]["message"]["content"]:
-                return
-            last = f"HTTP {answer.status_code}: {answer.text[:200]}"
-        except httpx.HTTPError as error:
-            last = type(error).__name__
-        time.sleep(1)
-    logs = ssh.run(home, HOSTS[0], f"sudo docker logs --tail 5 {old.CONTAINER} 2>&1")
-    raise LabError(
-        f"the old stack gave no completion in {_ANSWER_S:.0f} s (last: {last}); its head says:\n"
-        f"{logs}"
-    )
+    ssh.run(home, host, f"{project} {words}", timeout_s=ANSWER_S)

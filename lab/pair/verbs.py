@@ -20,12 +20,14 @@ from lab.guests.qemu import Guest, guests
 from lab.guests.qmp import Qmp
 from lab.image import cache, hostfiles
 from lab.image.cache import Image
+from lab.pair import found as unknown
 from lab.pair import fresh
 from lab.pair.state import Snapshot, State, load, save
 from lab.services import registry
 from lab.stacks import images
 
 FRESH = "fresh"
+FOUND = "found"
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,17 @@ def snapshot(home: LabHome, name: str) -> None:
         raise LabError("fresh is the snapshot that `up` takes; choose another name")
     pair = _running_pair(home)
     _take(home, name, pair.key())
+
+
+def found(home: LabHome) -> None:
+    """Take the snapshot ``found``, anew where there is one: `fresh` with a stack nobody knows.
+
+    Raises LabError when there is no pair yet or its stack does not answer.
+    """
+    restore(home, FRESH)
+    unknown.lay(home)
+    _take(home, FOUND, _running_pair(home).key())
+    say("found: both hosts serve a stack that no file knows, snapshot found is taken")
 
 
 def _take(home: LabHome, name: str, key: str) -> None:

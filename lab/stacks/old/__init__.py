@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from lab.stacks.guest_file import GuestFile
 
 PROJECT = "dsf-lab"
 DIRECTORY = "/opt/dsf-lab"
 CONTAINER = "dsf-lab-engine-1"
 WATCHDOG = "/usr/local/bin/spark1-inference-ready.sh"
 CRONTAB = "/var/spool/cron/crontabs/root"
-
-
-@dataclass(frozen=True)
-class GuestFile:
-    """A file for a guest: absolute path, text, octal mode; owner and group are root's."""
-
-    path: str
-    text: str
-    mode: int
-    group: str = "root"
 
 
 def files(image: str, rank: int, head_ip: str, fabric_ip: str) -> list[GuestFile]:
