@@ -25,37 +25,67 @@ _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _PATH_PART = r"[A-Za-z0-9._@%+=][A-Za-z0-9._@%+=-]*"
 
 
-def _compiles(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise reason(f"is no regular expression ({error})") from None
-    return text
-
-
 # Linux: at most 15 bytes (IFNAMSIZ 16 with the zero byte), no slash, no white space.
 Interface = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")]
 # useradd's NAME_REGEX of Debian, at most 32 characters.
 User = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 Label = Annotated[str, StringConstraints(pattern=rf"^{_LABEL}$")]
-# Names of containers, compose projects and stacks as docker takes them.
-DockerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")]
+# Names of containers and stacks as docker takes them.
+DockerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+# The compose specification: lower case, no dots.
+ComposeProject = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 HoldTag = Annotated[str, StringConstraints(pattern=r"^[A-Z0-9][A-Z0-9-]{0,31}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 ImageTag = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-Pattern = Annotated[str, AfterValidator(_compiles)]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 # 64m, 112g: docker's byte sizes.
 DockerSize = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[kmg]b?$")]
-# registry[:port]/path without tag or digest; the digest comes from the lock.
-Repository = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$"
-    ),
-]
+# A zero byte ends a word of a command line.
+Word = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=100_000)]
+_IN_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
+_REGISTRY = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
+    r"|\[[0-9a-f:]+\])(?::([0-9]{1,5}))?"
+)
+
+
+def names_registry(first: str) -> bool:
+    """Whether the first word of an image's name is a registry, by docker's rule."""
+    return "." in first or ":" in first or first == "localhost" or first != first.lower()
+
+
+def familiar(repository: str) -> str:
+    """An image repository as docker shows it: what it adds by itself is left out."""
+    for prefix in ("docker.io/", "index.docker.io/"):
+        repository = repository.removeprefix(prefix)
+    return repository.removeprefix("library/")
+
+
+def _repository(text: str) -> str:
+    first, slash, rest = text.partition("/")
+    registry = _REGISTRY.fullmatch(first) if slash and names_registry(first) else None
+    names = rest if registry else text
+    good = all(_IN_REPOSITORY.fullmatch(name) for name in names.split("/"))
+    port = int(registry[1] or 1) if registry else 1
+    # docker takes 64 digits for the id of an image.
+    if not good or not 0 < port < 65536 or re.fullmatch(r"[0-9a-f]{64}", text):
+        raise reason("an image repository without tag or digest allowed")
+    return text
+
+
+# [registry[:port]/]path without tag or digest; the digest comes from the lock.
+Repository = Annotated[str, StringConstraints(max_length=255), AfterValidator(_repository)]
+
+
+def _sign(text: str) -> str:
+    """A tag or a digest says which build of an image it is, nothing of whose it is."""
+    name, _, tag = text.partition("@")[0].rpartition(":")
+    return familiar(_repository(name if name and "/" not in tag else text.partition("@")[0]))
+
+
+ImageSign = Annotated[str, StringConstraints(max_length=400), AfterValidator(_sign)]
 
 
 def _no_dots(path: str) -> str:
@@ -100,6 +130,18 @@ RelativePath = Annotated[
 ]
 
 
+def _on_disk(name: str) -> str:
+    parts = name.split("/")
+    # 255: NAME_MAX of Linux. The other names are this project's own, beside the files.
+    if any(
+        len(part.encode("utf-8", "replace")) > 255 - len(".spark-converge-part") for part in parts
+    ):
+        raise reason("a name that a disk takes, at most 235 bytes in each part, expected")
+    if parts[0].startswith(".spark-converge") or name.endswith(".spark-converge-part"):
+        raise reason("a name that is not one of this project's own expected")
+    return name
+
+
 def _hub_name(name: str) -> str:
     if "--" in name or ".." in name or name.endswith((".git", "-", ".")):
         raise reason("a model of the Hub, such as ORG/NAME, expected")
@@ -114,8 +156,9 @@ HubRepository = Annotated[
 # A name in somebody else's repository: blanks and any script; it reaches no shell.
 ModelPath = Annotated[
     str,
-    StringConstraints(pattern=r"^[^/\x00-\x1f\x7f]+(/[^/\x00-\x1f\x7f]+)*$"),
+    StringConstraints(pattern=r"^[^/\x00-\x1f\x7f]+(/[^/\x00-\x1f\x7f]+)*$", max_length=1024),
     AfterValidator(_no_dots),
+    AfterValidator(_on_disk),
 ]
 
 

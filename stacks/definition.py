@@ -15,7 +15,7 @@ from inventory import document, mistakes, stack_files
 from inventory.document import Loc, Mistake
 from inventory.mistakes import Record
 from inventory.stack_files import FOLDER, LOCK_SUFFIX
-from stacks import template
+from stacks import secret, template
 from stacks.schema import Lock, LockedModel, Stack
 
 __all__ = ["FOLDER", "Lock", "Stack", "StackError", "load", "names"]
@@ -94,11 +94,25 @@ def _read(path: Path, model: type[_R], name_key: str, name: str, lines: list[str
             text = f"{document.shown(said)} found; {name!r}, as in the file's name, expected"
             found.append(Mistake((name_key,), text))
         found += _launcher(read.data)
-        found += _templates(read.data, ())
+        if model is Stack:
+            ours = list(_reserved(read.data, name))
+            # One line for a place, and of a secret none that shows it.
+            told = {mistake.loc for mistake in ours}
+            found = [*ours, *(m for m in found if m.loc not in told and m.loc[:1] != ("lock",))]
+        told = {mistake.loc for mistake in found}
+        found += [mistake for mistake in _templates(read.data, ()) if mistake.loc not in told]
     if found:
         lines += read.sentences(found)
         return None
     return model.model_validate(read.data)
+
+
+def _reserved(data: dict[str, Any], name: str) -> Iterator[Mistake]:
+    """What stands in another file, or in none that others read."""
+    if "lock" in data:
+        text = f"found; {name}{LOCK_SUFFIX} is the lock, `make lock STACK={name}` writes it: "
+        yield Mistake(("lock",), text + "take this out")
+    yield from secret.literals(data)
 
 
 def _launcher(data: dict[str, Any]) -> Iterator[Mistake]:

@@ -186,6 +186,7 @@ def _settings(
     if container.gpus:
         options.append(("--gpus", container.gpus))
     options += [("--volume", _fill(stack, volume, values)) for volume in container.volumes]
+    options += [("--env-file", path) for path in container.env_files]
     if container.entrypoint:
         options.append(("--entrypoint", container.entrypoint[0]))
     return tuple(options)

@@ -5,35 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from inventory.mistakes import Record, reason
 from inventory.stack_files import LOCK_SUFFIX
 from inventory.values import (
     AbsolutePath,
+    ComposeProject,
     Digest,
     DockerName,
     DockerSize,
     EnvName,
     HubRepository,
+    ImageSign,
     ImageTag,
     ModelPath,
-    Pattern,
     RelativePath,
     Repository,
     Revision,
     Sha256,
+    Whole,
+    Word,
+    YesNo,
+)
+from stacks import patterns
+from stacks.docker import (
+    Capability,
+    Device,
+    MemoryLimit,
+    NameWithPlaceholders,
+    Ulimits,
+    Volumes,
 )
 
-_Port = Annotated[int, Field(ge=1, le=65535)]
-_Seconds = Annotated[int, Field(ge=1, le=86400)]
+_Port = Annotated[Whole, Field(ge=1, le=65535)]
+_Seconds = Annotated[Whole, Field(ge=1, le=86400)]
 
 
 class ModelFile(Record):
     """One file of the model. `size` in bytes; null where no source publishes the figure."""
 
     name: ModelPath = Field(description="a file name below the model directory")
-    size: int | None = Field(default=None, ge=0, description="a size in bytes, or null")
+    size: Whole | None = Field(default=None, ge=0, description="a size in bytes, or null")
     sha256: Sha256 | None = Field(default=None, description="64 hexadecimal digits, or null")
 
 
@@ -44,7 +57,7 @@ class LockedImage(Record):
     platforms: dict[str, Digest] = Field(
         default_factory=dict, description="a mapping of platform (linux/arm64) to digest"
     )
-    download_bytes: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    download_bytes: dict[str, Annotated[Whole, Field(ge=0)]] = Field(
         default_factory=dict,
         description="a mapping of platform to bytes, its layers as the registry sends them",
     )
@@ -56,6 +69,10 @@ def _each_once(files: tuple[ModelFile, ...]) -> tuple[ModelFile, ...]:
         if file.name in seen:
             raise reason(f"{file.name} is there twice; each file once expected")
         seen.add(file.name)
+    for name in seen:
+        for end in (at for at, one in enumerate(name) if one == "/"):
+            if name[:end] in seen:
+                raise reason(f"{name[:end]} is there, and {name}; a file or a folder expected")
     return files
 
 
@@ -91,56 +108,74 @@ class Image(Record):
 class Compose(Record):
     """A compose project that already lies on each host (launcher: compose)."""
 
-    project: DockerName = Field(description="a compose project name")
+    project: ComposeProject = Field(description="a compose project name")
     directory: AbsolutePath = Field(description="an absolute path on the hosts")
     file: RelativePath = Field(description="a file name in that directory")
     container: DockerName = Field(description="the name of the container that compose makes")
 
 
+def _with_program(words: tuple[str, ...]) -> tuple[str, ...]:
+    if words and not words[0].strip():
+        raise reason("the name of a program first expected")
+    return words
+
+
 class Container(Record):
     """Settings of the container of one rank, as docker takes them."""
 
-    name: str = Field(min_length=1, description="a container name; {{ rank }} may stand in it")
+    name: NameWithPlaceholders = Field(description="a container name; {{ rank }} may stand in it")
     network: Literal["host"] = Field(description="host")
     ipc: Literal["host", "private"] = Field(description="host or private")
     shm_size: DockerSize = Field(description="a size such as 64g")
-    memory: DockerSize | None = Field(default=None, description="a size such as 112g, or null")
+    memory: MemoryLimit | None = Field(default=None, description="a size such as 112g, or null")
     restart: Literal["no"] = Field(
         description="no (a rank that comes back by itself meets a dying one)"
     )
-    stop_grace_s: int = Field(ge=1, le=600, description="1 to 600 seconds")
-    ulimits: dict[str, str] = Field(
+    stop_grace_s: Whole = Field(ge=1, le=600, description="1 to 600 seconds")
+    ulimits: Ulimits = Field(
         default_factory=dict, description='a mapping of limit to text, as in memlock: "-1"'
     )
-    cap_add: tuple[Annotated[str, Field(pattern=r"^[A-Z_]+$")], ...] = Field(
+    cap_add: tuple[Capability, ...] = Field(
         default=(), description="a list of Linux capabilities such as IPC_LOCK"
     )
-    devices: tuple[AbsolutePath, ...] = Field(
+    devices: tuple[Device, ...] = Field(
         default=(), description="a list of device paths on the hosts"
     )
     gpus: Literal["all"] | None = Field(default=None, description="all, or null")
-    volumes: tuple[str, ...] = Field(
+    volumes: Volumes = Field(
         default=(), description="a list of host:container[:ro], with placeholders"
     )
-    entrypoint: tuple[str, ...] = Field(
+    env_files: tuple[AbsolutePath, ...] = Field(
+        default=(),
+        description="a list of files on the hosts with NAME=VALUE lines, for secrets",
+    )
+    entrypoint: Annotated[tuple[Word, ...], AfterValidator(_with_program)] = Field(
         default=(), description="a list of words; empty for the image's own"
     )
-    shell_command: bool = Field(
+    shell_command: YesNo = Field(
         default=False, description="true (the entrypoint takes one word of shell) or false"
     )
+
+
+def _another(port: int, info: ValidationInfo) -> int:
+    if port == info.data.get("api"):
+        raise reason("api has it too, a different one expected")
+    return port
 
 
 class Ports(Record):
     """TCP ports of the head."""
 
     api: _Port = Field(description="a TCP port, 1 to 65535,")
-    rendezvous: _Port = Field(description="a TCP port, 1 to 65535,")
+    rendezvous: Annotated[_Port, AfterValidator(_another)] = Field(
+        description="a TCP port, 1 to 65535,"
+    )
 
 
 class Start(Record):
     """Order is fixed: workers, then after the delay the head."""
 
-    head_delay_s: int = Field(ge=0, le=600, description="0 to 600 seconds")
+    head_delay_s: Whole = Field(ge=0, le=600, description="0 to 600 seconds")
 
 
 class Deadlines(Record):
@@ -152,6 +187,23 @@ class Deadlines(Record):
     quiet_s: _Seconds = Field(description="seconds to watch that nothing comes back")
 
 
+def _harmless(text: str) -> str:
+    why = patterns.trouble(text)
+    if why:
+        raise reason(why)
+    return text
+
+
+def _counting(text: str) -> str:
+    if not patterns.counts(text):
+        raise reason("one group, which is a number such as (\\d+) and always there, expected")
+    return text
+
+
+Pattern = Annotated[str, AfterValidator(_harmless)]
+Progress = Annotated[Pattern, AfterValidator(_counting)]
+
+
 class Log(Record):
     """What the engine's log says.
 
@@ -160,15 +212,15 @@ class Log(Record):
     completion is worth asking for.
     """
 
-    progress: tuple[Pattern, ...] = Field(description="a list of regular expressions, one group")
+    progress: tuple[Progress, ...] = Field(description="a list of regular expressions, one group")
     ready: Pattern = Field(description="a regular expression")
 
 
 class Memory(Record):
     """What must be free before a rank is started, and what it leaves once it has loaded."""
 
-    floor_mib: int = Field(ge=1, description="MemAvailable in MiB, 1 or more,")
-    steady_available_mib: int | None = Field(
+    floor_mib: Whole = Field(ge=1, description="MemAvailable in MiB, 1 or more,")
+    steady_available_mib: Whole | None = Field(
         default=None, ge=1, description="MemAvailable in MiB with the stack loaded, or null"
     )
 
@@ -184,10 +236,10 @@ class Serve(Record):
 class Recognise(Record):
     """How containers of this stack are known on a host, whoever started them."""
 
-    compose_projects: tuple[DockerName, ...] = Field(
+    compose_projects: tuple[ComposeProject, ...] = Field(
         default=(), description="a list of compose project names"
     )
-    image_repositories: tuple[Repository, ...] = Field(
+    image_repositories: tuple[ImageSign, ...] = Field(
         default=(), description="a list of image repositories"
     )
     name_patterns: tuple[Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.*?-]+$")], ...] = Field(
@@ -218,7 +270,7 @@ class Model(Record):
 class EnvFabric(Record):
     """Environment that depends on the fabric of the host the rank runs on."""
 
-    values: dict[EnvName, str] = Field(
+    values: dict[EnvName, Word] = Field(
         default_factory=dict, description="texts with placeholders (numbers in quotes)"
     )
     absent_when_empty: tuple[EnvName, ...] = Field(
@@ -240,8 +292,8 @@ class Stack(Record):
         default=None, description="a mapping with project, directory and file"
     )
     container: Container | None = Field(default=None, description="a mapping (launcher: run)")
-    command: tuple[str, ...] = Field(default=(), description="a list of words with placeholders")
-    env: dict[EnvName, str] = Field(default_factory=dict, description="texts (numbers in quotes)")
+    command: tuple[Word, ...] = Field(default=(), description="a list of words with placeholders")
+    env: dict[EnvName, Word] = Field(default_factory=dict, description="texts (numbers in quotes)")
     env_fabric: EnvFabric | None = Field(default=None, description="a mapping (launcher: run)")
     ports: Ports = Field(description="a mapping with api and rendezvous")
     start: Start = Field(description="a mapping with head_delay_s")

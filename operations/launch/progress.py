@@ -15,6 +15,9 @@ VARYING = re.compile(
     r"|\d+([.:,/-]\d+)*"
 )
 
+# stacks/patterns.py: what a pattern may take over a line grows with its length to the third power.
+LINE_CHARS = 500
+
 
 def shape(line: str) -> str:
     """A line without its numbers: two lines of one shape say the same thing twice."""
@@ -42,7 +45,7 @@ class Progress:
 
     def _advances(self, line: str) -> bool:
         for pattern in self.patterns:
-            found = pattern.search(line)
+            found = pattern.search(line, 0, LINE_CHARS)
             if found:
                 count = int(found.group(1))
                 if count <= self.highest.get(pattern.pattern, -1):
