@@ -57,10 +57,10 @@ def names_registry(first: str) -> bool:
 
 
 def familiar(repository: str) -> str:
-    """An image repository as docker shows it: what it adds by itself is left out."""
-    for prefix in ("docker.io/", "index.docker.io/"):
-        repository = repository.removeprefix(prefix)
-    return repository.removeprefix("library/")
+    """An image as docker shows it: what it and podman add to a bare name is left out."""
+    for added in ("docker.io/", "index.docker.io/", "localhost/", "library/"):
+        repository = repository.removeprefix(added)
+    return repository
 
 
 def _repository(text: str) -> str:

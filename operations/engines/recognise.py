@@ -12,6 +12,7 @@ from facts.engines.containers import Container, Containers, Podman
 from facts.network.listeners import Listener, Listeners
 from facts.run.unknown import Unknown
 from facts.state import HostState
+from inventory.values import familiar
 from operations.run.findings import Finding, Look, Wanted
 from stacks.definition import Stack
 from stacks.render import RankSpec
@@ -73,7 +74,7 @@ def stack_of(container: Container, known: Sequence[Stack]) -> str | None:
 
 def signed(container: Container | Podman, stack: Stack) -> bool:
     """Has a container the image or a name of a stack?"""
-    signs, image = stack.recognise, container.reference.split("@")[0]
+    signs, image = stack.recognise, familiar(container.reference.split("@")[0])
     return bool({image, image.rsplit(":", 1)[0]} & {*signs.image_repositories}) or any(
         fnmatch.fnmatchcase(container.name, pattern) for pattern in signs.name_patterns
     )

@@ -11,8 +11,11 @@ import pytest
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from facts.engines.containers import Podman
 from inventory import values
+from operations.engines import recognise
 from stacks import definition, patterns, template
+from tests.unit.on_host import module
 from tests.unit.stacks.test_stacks_definition import change, folder, lock, mistakes, with_name
 
 __all__ = ["folder"]
@@ -229,3 +232,20 @@ def test_a_name_that_no_folder_can_hold_beside_the_others_is_refused(
     (folder / "lab.lock.yaml").write_text(with_name(name), encoding="utf-8")
     (line,) = mistakes(folder, "lab")
     assert said in line
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["vllm-node", "vllm-node:latest", "docker.io/library/vllm-node:nightly",
+     "localhost/vllm-node:latest", f"vllm-node@sha256:{'0' * 64}"],
+)  # fmt: skip
+def test_a_container_of_a_local_image_is_known_on_both_sides_of_the_wire(
+    folder: Path, image: str
+) -> None:
+    change(folder, recognise={"image_repositories": ["vllm-node"]})
+    stack = definition.load("lab")
+    assert recognise.signed(Podman("engine", image, "milo"), stack)
+    assert not recognise.signed(Podman("engine", f"other/{image}", "milo"), stack)
+    signs = {"image_repositories": list(stack.recognise.image_repositories)}
+    assert module("engines.engines").named("engine", image, signs)
+    assert not module("engines.engines").named("engine", f"other/{image}", signs)

@@ -26,10 +26,18 @@ def is_engine(container: dict[str, Any], signs: dict[str, Any]) -> bool:
 
 def named(name: str, reference: str, signs: dict[str, Any]) -> bool:
     """Is a container known by its name or by its image?"""
-    image = reference.split("@", maxsplit=1)[0]
+    image = familiar(reference.split("@", maxsplit=1)[0])
     return bool({image, image.rsplit(":", 1)[0]} & set(signs.get("image_repositories", ()))) or any(
         fnmatch.fnmatchcase(name, p) for p in signs.get("name_patterns", ())
     )
+
+
+def familiar(image: str) -> str:
+    """As docker shows an image: what it and podman add to a bare name is left out."""
+    for added in ("docker.io/", "index.docker.io/", "localhost/", "library/"):
+        if image.startswith(added):
+            image = image[len(added) :]
+    return image
 
 
 def shims() -> bool:
