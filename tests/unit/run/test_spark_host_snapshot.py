@@ -253,3 +253,28 @@ def test_a_networkd_that_configures_nothing_is_said(
     addresses = module("network.addresses")
     monkeypatch.setattr(addresses.units, "FOLDERS", (str(etc), str(usr)))
     assert addresses.networkd() == said
+
+
+def test_of_a_table_of_gids_only_what_is_in_use_is_read(tmp_path: Path) -> None:
+    zero, used = "0000:" * 7 + "0000\n", "0000:0000:0000:0000:0000:ffff:c0a8:6401\n"
+    for index in range(1024):
+        (tmp_path / str(index)).write_text(used if index in (3, 1000) else zero)
+    (tmp_path / "7").unlink()
+    (tmp_path / "7").mkdir()  # as an entry that the kernel refuses to read
+    found = dict(module("network.addresses").table(str(tmp_path)))
+    assert found == {"3": used.strip(), "1000": used.strip()}
+    assert list(module("network.addresses").table(str(tmp_path / "none"))) == []
+
+
+def test_a_read_of_the_host_loads_nothing_that_it_does_not_use() -> None:
+    """Each costs a slow host more than a whole part: measured with -X importtime."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-X", "importtime", PROGRAM, "snapshot", json.dumps(ASK)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "subprocess" in loaded
+    assert loaded.isdisjoint(
+        {"argparse", "concurrent.futures", "dataclasses", "inspect", "logging", "tempfile"}
+        | {"difflib", "http.client", "ipaddress", "shlex", "shutil", "urllib.parse"}
+    )

@@ -244,10 +244,42 @@ def test_b05_an_alias_of_a_masked_unit_still_leads_to_it(root: Path) -> None:
     (system(root) / "printing.service").symlink_to(shipped / "printd3.service")
     units.systemctl("mask", "--quiet", "cups.service")
     assert units.canonical("printing.service") == "cups.service"
-    found = units.described(["printing.service", "absent.service"])
+    found = units.section({"units": ["printing.service", "absent.service"]})["units"]
     assert found["printing.service"]["Id"] == "cups.service"
     assert found["printing.service"]["ActiveState"] == "active"
     assert found["absent.service"]["LoadState"] == "not-found"
+
+
+@pytest.mark.parametrize(("trigger", "questions"), [("cups.socket", 1), ("printer.socket", 2)])
+def test_units_and_what_triggers_them_are_one_question_where_their_names_tell(
+    root: Path, monkeypatch: pytest.MonkeyPatch, trigger: str, questions: int
+) -> None:
+    """Whatever the question, the answer is what systemd says of the triggers, no guess."""
+    (root / "usr" / "lib" / "systemd" / "system" / trigger).write_text("[Socket]\n")
+    (root / "usr" / "lib" / "systemd" / "system" / "cups.timer").write_text("[Timer]\n")
+    asked: list[list[str]] = []
+
+    def answer(argv: list[str], **_: Any) -> tuple[int, str, str]:
+        names = argv[argv.index("--") + 1 :]
+        asked.append(names)
+        of = {"cups.service": f"TriggeredBy={trigger}", trigger: "Triggers=cups.service"}
+        return 0, "\n\n".join(f"Id={name}\n{of.get(name, 'Names=x')}" for name in names), ""
+
+    monkeypatch.setattr(units, "run", answer)
+    found = units.section({"units": ["cups.service", "colord.service"]})
+    assert len(asked) == questions
+    assert {*found["units"]} == {"cups.service", "colord.service"}
+    assert {name: one["Triggers"] for name, one in found["triggers"].items()} == {
+        trigger: "cups.service"
+    }
+
+
+def test_links_are_found_by_listing_alone_as_deep_as_they_lie(root: Path) -> None:
+    found = set(links.paths(links.FOLDERS))
+    assert found == {str(path) for path in system(root).rglob("*") if path.is_symlink()}
+    assert str(system(root) / "printer.target.wants" / "cups.service") in found
+    assert set(links.scan()) == found
+    assert list(links.paths(["/nonexistent"])) == []
 
 
 def test_links_in_a_circle_end() -> None:

@@ -16,7 +16,6 @@ The manifest is the authority; every file that is not what it names is said in o
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 import os
 import stat
@@ -203,6 +202,8 @@ class Verification:
             self.faults[name] = str(fault)
 
     def run(self) -> None:
+        import concurrent.futures  # noqa: PLC0415 - not loaded by every read of the host
+
         todo = self.glance()
         self.count.total = sum(size for size, _ in todo)
         book = proofs.Book(self.directory, self.known)

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from run.command import Failed, read, run, which
@@ -108,20 +109,42 @@ def loopback_names() -> list[str]:
     return sorted(found)
 
 
+def table(folder: str) -> Iterator[tuple[str, str]]:
+    """Index and GID of the entries that are in use: a table has up to 1024, all but a few zero."""
+    try:
+        above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        for index in os.listdir(above):
+            try:
+                fd = os.open(index, os.O_RDONLY, dir_fd=above)
+            except OSError:
+                continue
+            try:
+                said = os.read(fd, 64)
+            except OSError:  # the kernel refuses some unused ones
+                said = b""
+            finally:
+                os.close(fd)
+            if said.strip(b"0:\n"):
+                yield index, said.decode("ascii", "replace").strip()
+    finally:
+        os.close(above)
+
+
 def rdma() -> dict[str, dict[str, Any]]:
     devices = {}
     for folder in sorted(glob.glob("/sys/class/infiniband/*")):
         port = folder + "/ports/1"
-        gids = {}
-        for path in glob.glob(port + "/gids/*"):
-            index = os.path.basename(path)
-            gid = read(path)
-            if gid and gid.strip("0:"):
-                gids[index] = {
-                    "gid": gid,
-                    "type": read(port + "/gid_attrs/types/" + index),
-                    "interface": read(port + "/gid_attrs/ndevs/" + index),
-                }
+        gids = {
+            index: {
+                "gid": gid,
+                "type": read(port + "/gid_attrs/types/" + index),
+                "interface": read(port + "/gid_attrs/ndevs/" + index),
+            }
+            for index, gid in table(port + "/gids")
+        }
         devices[os.path.basename(folder)] = {
             "state": read(port + "/state"),
             "rate": read(port + "/rate"),

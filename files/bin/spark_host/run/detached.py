@@ -12,13 +12,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from run.command import PROGRAM, Failed, run
 
@@ -95,6 +93,8 @@ def start(name: str, subject: str, request: dict[str, Any], apart: tuple[str, ..
             f"{running} is at work here; it goes on by itself, run this again later "
             f"(`systemctl stop {unit(name)}` ends it)"
         )
+    import shutil  # noqa: PLC0415 - not loaded by every read of the host
+
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     shutil.rmtree(folder(name), ignore_errors=True)
     os.mkdir(folder(name), 0o700)
@@ -176,8 +176,7 @@ def here(name: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[st
     return {"ok": answer["ok"]}
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """One kind of long work, under the name of its unit.
 
     subject: what a request is about, without secrets; do: the work itself, which feeds the counter

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from run import journal, sealed
@@ -22,16 +22,21 @@ FOLDERS = (
 )
 
 
+def paths(folders: Iterable[str]) -> Iterator[str]:
+    """Every symbolic link below some folders, by their listings alone."""
+    for folder in folders:
+        try:
+            with os.scandir(folder) as listed:
+                here = [*listed]
+        except OSError:  # not there
+            continue
+        yield from (one.path for one in here if one.is_symlink())
+        yield from paths(one.path for one in here if one.is_dir(follow_symlinks=False))
+
+
 def scan() -> dict[str, dict[str, Any]]:
     """{path: content} of every symbolic link below FOLDERS."""
-    found = {}
-    for top in FOLDERS:
-        for folder, folders, files in os.walk(top):
-            for name in (*folders, *files):
-                path = f"{folder}/{name}"
-                if os.path.islink(path):
-                    found[path] = journal.content(path)
-    return found
+    return {path: journal.content(path) for path in paths(FOLDERS)}
 
 
 def pending_path() -> str:
