@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,46 +14,10 @@ import pytest
 from facts.watchdogs import starters as facts_starters
 from operations.watchdogs.resurrection import plan, unit_source
 from tests.unit.on_host import module
+from tests.unit.watchdogs.conftest import Write
 
 holds, scopes, crontab = map(module, ("watchdogs.holds", "systemd.scopes", "watchdogs.crontab"))
 UP = "#!/bin/sh\ncurl -sf localhost:8888/health || docker compose -p dsf up -d\n"
-
-Write = Callable[..., Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def put(name: str, text: str, mode: int = 0o644) -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(mode)
-        return path
-
-    return put
-
-
-@pytest.fixture
-def mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = module("watchdogs.mentions")
-    monkeypatch.setattr(made, "OWN_FOLDERS", (str(tmp_path / "usr/local/bin"),))
-    return made
-
-
-@pytest.fixture
-def starters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mentions: ModuleType) -> Any:
-    made = module("watchdogs.starters")
-    folders = (str(tmp_path / "etc"), str(tmp_path / "usr/lib"))
-    monkeypatch.setattr(scopes, "UNIT_FOLDERS", folders)
-    monkeypatch.setattr(made, "AT_FOLDERS", (str(tmp_path / "at"),))
-    monkeypatch.setattr(holds, "RECORD", str(tmp_path / "held.json"))
-    # No manager speaks for this tree: what the files say is what there is.
-    monkeypatch.setattr(scopes, "manager", lambda *_: None)
-    monkeypatch.setattr(scopes, "users", list)
-    monkeypatch.setattr(holds.journal, "ROOT", str(tmp_path / "journal"))
-    monkeypatch.setattr(crontab, "PERIODIC_FOLDER", str(tmp_path / "cron."))
-    monkeypatch.setattr(made, "HOOKS", ())
-    return made
 
 
 def read(starters: ModuleType, *words: str) -> facts_starters.Starters:

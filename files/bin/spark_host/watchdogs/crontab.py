@@ -144,11 +144,16 @@ def by_home(path: str, data: bytes) -> dict[str, bytes]:
     return {home: b"\n".join(lines) for home, lines in found.items()}
 
 
+def path_of(given: dict[str, list[str]]) -> list[str]:
+    """Folders of a PATH that was given, but for those of packages."""
+    folders = [f for path in given.get("PATH", ()) for f in path.split(":") if f]
+    return [f for f in folders if not f"{f}/".startswith(mentions.PACKAGES)]
+
+
 def starter_words(reader: mentions.Reader, home: str, lines: bytes, data: bytes) -> set[str]:
     """Words of some lines of a table; data: the whole of it, with its assignments."""
     given = variables(data)
-    folders = [f for path in given.get("PATH", ()) for f in path.split(":") if f]
-    beside = [f for f in folders if not f"{f}/".startswith(mentions.PACKAGES)]
+    beside = path_of(given)
     homes = given.get("HOME") or [home]
     return {
         token
@@ -214,7 +219,7 @@ def simple(command: str) -> Iterator[list[str]]:
         argv = argv[: cut - 1 if cut and cut < len(argv) and argv[cut - 1].isdigit() else cut]
         while argv and ASSIGNED.match(argv[0]):
             argv = argv[1:]
-        if mentions.MENTIONS.search(" ".join(argv).encode()):
+        if mentions.names_engine(" ".join(argv).encode()):
             yield argv
 
 

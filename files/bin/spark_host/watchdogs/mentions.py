@@ -3,24 +3,28 @@ script that they name, or of a script that that one names."""
 
 from __future__ import annotations
 
+import glob
 import os
+import pwd
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from run import homes
-from systemd import scopes
+from run import homes, servers
+from systemd import scopes, specifiers
+
+from watchdogs import around
 
 # Whole words, so that `docker` in a path such as /etc/docker-backup is one too: a job that touches
 # docker is worth a look.
-MENTIONS = re.compile(rb"\b(docker|podman|nerdctl|vllm|sglang|ray start)\b")
+MENTIONS = re.compile(rb"\b(docker|podman|nerdctl|vllm|sglang)\b")
 # Words that bring something up; `docker system prune` is none of them.
 STARTS = re.compile(
     rb"\b(?:docker|podman|nerdctl)\b[^\n]*?\b(?:up|run|start|restart|create)\b"
-    rb"|\b(?:vllm|sglang|ray start)\b"
+    rb"|\b(?:vllm|sglang)\b"
 )
 TOKEN = re.compile(rb"[^\s;|&()<>\"'`=]+")
-CHANGED_TO = re.compile(rb"\bcd\s+([^\s;|&()<>\"'`]+)")
+CHANGED_TO = re.compile(rb"\b(?:cd|pushd)\s+(?:--\s+)?[\"']?([^\s;|&()<>\"'`]+)")
 # Folders whose scripts are run one by one; those of cron itself are looked at elsewhere.
 RUN_PARTS = re.compile(rb"\brun-parts\b([^\n;|&<>]*)")
 PERIODIC = re.compile(r"/etc/cron\.(hourly|daily|weekly|monthly|yearly)")
@@ -36,6 +40,7 @@ SCRIPT_LIMIT_BYTES = 262144  # a larger file is a program, not somebody's watchd
 DEPTH = 3  # cron line -> wrapper -> script is what people build; a chain longer than that is not
 # What a bare name may stand for: administrators' own folders, never those of packages.
 OWN_FOLDERS = ("/usr/local/bin", "/usr/local/sbin")
+PERSONAL_FOLDERS = ("bin", ".local/bin")  # on everybody's PATH: Ubuntu's /etc/skel/.profile
 PACKAGES: tuple[str, ...] = ("/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/libexec/", "/usr/share/")
 PACKAGES += ("/bin/", "/sbin/", "/lib/")
 
@@ -56,32 +61,41 @@ def text_of(path: str) -> bytes:
     return b"" if b"\0" in data else data
 
 
+def names_engine(command: bytes) -> str | None:
+    """The word in a command that makes it an engine's, None where there is none."""
+    found = MENTIONS.search(command)
+    return found[0].decode() if found else servers.named_in(command)
+
+
 class Reader:
     """words: names that known stacks go by (projects, folders, images), beside the engines'."""
 
     def __init__(self, words: Iterable[str]) -> None:
         made = "|".join(re.escape(word) for word in words)
         self.words = re.compile(f"(?<![\\w-])(?:{made})(?![\\w-])".encode()) if made else None
-        self.weights: dict[str, str | None] = {}
+        self.weights: dict[tuple[str, str], str | None] = {}
 
     def own(self, data: bytes) -> str | None:
         """ "starts", "mentions" or None, by the text itself."""
         data = JOINED.sub(b" ", data)
-        if STARTS.search(data):
+        if STARTS.search(data) or servers.started_in(data):
             return "starts"
-        named = MENTIONS.search(data) or (self.words and self.words.search(data))
+        named = names_engine(data) or (self.words and self.words.search(data))
         return "mentions" if named else None
 
     def file(self, path: str, home: str, depth: int = DEPTH) -> str | None:
         """The same for a script, those that it names included."""
-        if path not in self.weights:
-            self.weights[path] = None  # a script that names itself ends here
+        if (path, home) not in self.weights:
+            self.weights[path, home] = None  # a script that names itself ends here
             data = text_of(path)
             found = [self.own(data)] if data else []
             if data and depth > 1:
-                found += [weight for _, weight in self.tokens(data, home, depth - 1, False)]
-            self.weights[path] = heaviest(found)
-        return self.weights[path]
+                text, several = around.read(JOINED.sub(b" ", data), path)
+                folders = around.beside(data, path)
+                named = self.tokens(text, home, depth - 1, False, folders, several)
+                found += [self.own(text), *(weight for _, weight in named)]
+            self.weights[path, home] = heaviest(found)
+        return self.weights[path, home]
 
     def tokens(
         self,
@@ -113,7 +127,7 @@ class Reader:
                     if packages_too or not path.startswith(PACKAGES):
                         weight = heaviest([weight, self.file(path, home, depth)])
             if weight:
-                found[token] = weight
+                found[token.replace(specifiers.ANY, "%i")] = weight
         for token, weight in (*self.units(data, home, depth), *self.parts(data, home, depth)):
             found[token] = heaviest([found.get(token), weight]) or weight
         return list(found.items())
@@ -134,17 +148,19 @@ class Reader:
         service = re.sub(r"@.*", "@", stem) + ".service"
         if "/" in name or depth < 1:
             return None
-        if service not in self.weights:
-            self.weights[service] = None  # as for a script that names itself
+        key = (f"{stem}.service", home)
+        if key not in self.weights:
+            self.weights[key] = None  # as for a script that names itself
             folders = [
                 homes.expanded(f, home) for f in (*scopes.UNIT_FOLDERS, *scopes.USER_UNIT_FOLDERS)
             ]
             texts = (text_of(f"{folder}/{service}") for folder in folders)
             text = JOINED.sub(b" ", next(filter(None, texts), b""))
+            text = specifiers.expanded(text, key[0], person_at(home))
             commands = b"\n".join(EXEC.findall(text))
             more = self.tokens(commands, home, depth - 1, False) if commands else []
-            self.weights[service] = heaviest([self.own(commands), *(weight for _, weight in more)])
-        return self.weights[service]
+            self.weights[key] = heaviest([self.own(commands), *(weight for _, weight in more)])
+        return self.weights[key]
 
     def parts(self, data: bytes, home: str, depth: int) -> Iterator[tuple[str, str]]:
         """(folder as written, weight) of those that run-parts runs here."""
@@ -158,6 +174,11 @@ class Reader:
                 weight = heaviest([self.file(path, home, depth) for path in able])
                 if weight:
                     yield token, weight
+
+
+def person_at(home: str) -> pwd.struct_passwd | None:
+    """Whose home it is, None for root's."""
+    return next((p for p in pwd.getpwall() if p.pw_dir == home and p.pw_uid), None)
 
 
 def heaviest(weights: Collection[str | None]) -> str | None:
@@ -180,9 +201,20 @@ def places(token: str, home: str, folders: list[str]) -> list[str]:
     """Where the script that a word of a command names may lie."""
     token = homes.expanded(token, home)
     if token.startswith("/"):
-        return [token]
-    if "/" in token:
-        return [os.path.join(folder, token) for folder in [*folders, home]]
-    if token.startswith("-") or not re.search(r"[A-Za-z]", token):
-        return []
-    return [f"{folder}/{token}" for folder in [*OWN_FOLDERS, *folders]]
+        found = [token]
+    elif "/" in token:
+        found = [os.path.join(folder, token) for folder in [*folders, home]]
+    elif token.startswith("-") or not re.search(r"[A-Za-z]", token):
+        found = []
+    else:
+        own = [f"{home}/{name}" for name in PERSONAL_FOLDERS]
+        found = [f"{folder}/{token}" for folder in [*OWN_FOLDERS, *folders, *own]]
+    return [path for one in found for path in instances(one)]
+
+
+def instances(path: str) -> list[str]:
+    """A path, or those that a template's may be."""
+    if specifiers.ANY not in path:
+        return [path]
+    pattern = "*".join(glob.escape(part) for part in path.split(specifiers.ANY))
+    return sorted(glob.glob(pattern))[:MEANINGS]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import pwd
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from run import homes
-from systemd import scopes
+from systemd import scopes, specifiers
 
 from watchdogs import crontab, holds, mentions
 
@@ -40,6 +41,7 @@ ENVIRONMENT_FILE = re.compile(rb"^\s*EnvironmentFile\s*=\s*-?(\S+)", re.MULTILIN
 LINE_BYTES = 4096  # of a longer one the rest is not looked at: people may write their own units
 GIVEN = re.compile(rb"([\"']?)(\w+)=(.*?)\1(?:\s|$)")
 WORKING = re.compile(rb"^\s*WorkingDirectory\s*=\s*-?(\S+)", re.MULTILINE)
+RUNS_AS = re.compile(rb"^\s*User\s*=\s*(\S+)", re.MULTILINE)
 TRIGGER = re.compile(r"^\s*Unit\s*=\s*(\S+)\s*$", re.MULTILINE)
 ACCEPT = re.compile(r"^\s*Accept\s*=\s*(?:yes|true|on|1)\s*$", re.MULTILINE | re.IGNORECASE)
 EXPORT = re.compile(rb"^\w+=.*; export \w+$", re.MULTILINE)
@@ -81,8 +83,20 @@ def commands_in(texts: list[bytes]) -> bytes:
 
 def working(texts: list[bytes], home: str) -> list[str]:
     """Where the commands of a unit run: a script may be named without its folder."""
-    found = [folder for text in texts for folder in WORKING.findall(text)]
-    return [home if f == b"~" else f.decode("latin-1") for f in found]
+    found = [folder.strip(b"\"'") for text in texts for folder in WORKING.findall(text)]
+    return [home if f == b"~" else homes.expanded(f.decode("latin-1"), home) for f in found]
+
+
+def home_in(texts: list[bytes], home: str) -> str:
+    """Of whom a unit of the system names with User=; the manager's without."""
+    found = [name.decode("latin-1") for text in texts for name in RUNS_AS.findall(text)]
+    if not found:
+        return home
+    with contextlib.suppress(KeyError):
+        return (
+            pwd.getpwuid(int(found[-1])) if found[-1].isdigit() else pwd.getpwnam(found[-1])
+        ).pw_dir
+    return home
 
 
 def variables(texts: list[bytes]) -> dict[str, list[str]]:
@@ -93,17 +107,25 @@ def variables(texts: list[bytes]) -> dict[str, list[str]]:
             for _, name, value in GIVEN.findall(line[:LINE_BYTES]):
                 found.setdefault(name.decode(), []).append(value.decode("latin-1"))
         for path in ENVIRONMENT_FILE.findall(text):
-            given = crontab.variables(mentions.text_of(path.decode("latin-1")))
-            for name, values in given.items():
-                found.setdefault(name, []).extend(values)
+            for place in mentions.instances(path.decode("latin-1")):
+                given = crontab.variables(mentions.text_of(place))
+                for name, values in given.items():
+                    found.setdefault(name, []).extend(values)
     return found
 
 
-def candidates(reader: mentions.Reader, folders: Iterable[str], home: str) -> list[dict[str, Any]]:
-    """Units whose commands mention an engine: {name, path, weight, direct, scripts, held}."""
+def candidates(
+    reader: mentions.Reader, folders: Iterable[str], person: pwd.struct_passwd | None = None
+) -> list[dict[str, Any]]:
+    """Units whose commands mention an engine: {name, path, weight, direct, scripts, held}.
+
+    person: whose manager runs them, None for the system's
+    """
     found = []
     for name, paths in files_of(folders).items():
-        texts = texts_of(paths)
+        texts = [specifiers.expanded(text, name, person) for text in texts_of(paths)]
+        home = person.pw_dir if person else home_in(texts, "/root")
+        given = variables(texts)
         commands = commands_in(texts)
         own = reader.own(commands)
         of_package = paths[0].startswith(mentions.PACKAGES)
@@ -111,8 +133,8 @@ def candidates(reader: mentions.Reader, folders: Iterable[str], home: str) -> li
             commands,
             home,
             packages_too=not of_package,
-            beside=working(texts, home),
-            variables=variables(texts) if b"$" in commands else None,
+            beside=[*working(texts, home), *crontab.path_of(given)],
+            variables=given,
         )
         weight = mentions.heaviest([own, *(w for _, w in scripts)])
         if weight:
@@ -202,17 +224,14 @@ def described(
 
 
 def units(reader: mentions.Reader) -> list[dict[str, Any]]:
-    found = list(
-        described(
-            "system", 0, scopes.UNIT_FOLDERS, candidates(reader, scopes.UNIT_FOLDERS, "/root")
-        )
-    )
+    there = candidates(reader, scopes.UNIT_FOLDERS)
+    found = list(described("system", 0, scopes.UNIT_FOLDERS, there))
     for person in scopes.users():
         home = person.pw_dir
         own = [homes.expanded(folder, home) for folder in scopes.OWN_USER_FOLDERS]
         runtime = [f"{scopes.RUNTIME.format(person.pw_uid)}/{name}" for name in RUNTIME_FOLDERS]
         folders = (*own, *runtime, *scopes.USER_FOLDERS)
-        there = candidates(reader, folders, home)
+        there = candidates(reader, folders, person)
         found += described(person.pw_name, person.pw_uid, folders, there)
     return found
 
