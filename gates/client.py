@@ -76,6 +76,9 @@ def complete(
             tokens=int(answer["usage"]["completion_tokens"]),
             seconds=time.monotonic() - began,
         )
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+    except (
+        *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
+        RecursionError,
+    ) as error:
         raise NoAnswer(f"odd answer ({type(error).__name__}): {said}") from None
     return reply

@@ -116,7 +116,7 @@ def _drafts_with_mtp(command: Sequence[str]) -> bool:
         return False
     try:
         method = json.loads(text).get("method")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return True  # unreadable: the careful answer
     return method is None or "mtp" in str(method)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+FAULTS = (*(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError),)
 T = TypeVar("T")
 Section = Mapping[str, Any]
 
@@ -28,5 +29,5 @@ def parsed(section: object, parse: Callable[[Section], T]) -> T | Unknown:
         return Unknown(str(section["unknown"]))
     try:
         return parse(section)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except FAULTS as error:
         return Unknown(f"odd answer: {type(error).__name__}: {error}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gevent
-from huggingface_hub import constants, get_token, hf_hub_url
+from huggingface_hub import constants, hf_hub_url
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
@@ -27,6 +27,7 @@ from operations.run.detached import awaited, done, volume
 from operations.run.job import Commands, Here, Job, fail, refuse_beforehand, step
 from operations.run.remote import RemoteError, call
 from stacks.definition import Stack
+from stacks.lock import endpoint
 
 LEND_START_S = 20
 # A lender ends by itself after so long without a byte taken: the run that started it is gone.
@@ -178,12 +179,14 @@ class Bringing:
         figures.append({"from": source["said"] if source else host.name, **answer})
 
     def hub(self) -> dict[str, Any]:
-        """The Hub as a source: URLs of the pinned revision, and the control machine's token."""
+        """The Hub as a source: URLs of the pinned revision, and the control machine's token, which
+        goes over no network in the clear."""
         urls = {
             name: hf_hub_url(self.model.repository, name, revision=self.model.revision)
             for name in self.entries
         }
-        return {"said": constants.ENDPOINT, "urls": urls, "token": get_token() or None}
+        said = endpoint.shown(constants.ENDPOINT)
+        return {"said": said, "urls": urls, "token": endpoint.token(constants.ENDPOINT)}
 
     @contextlib.contextmanager
     def lent(self, rank: int, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -200,7 +203,12 @@ class Bringing:
             port = call(host, "lend", "run", str(LEND_START_S), stdin=request)["port"]
             base = f"http://{node.fabric_address}:{port}"
             urls = {name: f"{base}/{self.entries[name]['sha256']}" for name in names}
-            yield {"said": f"{host.name} over the fabric", "urls": urls, "token": token}
+            yield {
+                "said": f"{host.name} over the fabric",
+                "urls": urls,
+                "token": token,
+                "lent": True,
+            }
         finally:
             with contextlib.suppress(RemoteError):  # it ends by itself
                 call(host, "lend", "stop")

@@ -95,7 +95,10 @@ def call(host: Host, *arguments: str, stdin: Any = None, timeout_s: float = 60) 
     what = f"{host.name}: {' '.join(arguments[:2])}"
     if not lines or lines[-1] != END:
         raise RemoteError(f"{what}: the answer is cut short: {' '.join(lines)[-200:]!r}")
-    answer = cast(dict[str, Any], json.loads(lines[-2]))
+    try:
+        answer = cast(dict[str, Any], json.loads(lines[-2]))
+    except RecursionError:
+        raise RemoteError(f"{what}: odd answer, nested too deeply") from None
     if answer.get("ok") is False and answer.get("message"):
         raise RemoteError(f"{what}: {answer['message']}")
     return answer

@@ -11,7 +11,7 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from huggingface_hub import HfApi, errors, hf_hub_download
+from huggingface_hub import HfApi, constants, errors, hf_hub_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -24,6 +24,7 @@ from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils.tqdm import disable_progress_bars
 from pydantic import ValidationError
 
+from stacks.lock import endpoint
 from stacks.lock.errors import LockError
 from stacks.schema import LockedModel, ModelFile
 
@@ -39,13 +40,15 @@ def read(repository: str, revision: str) -> LockedModel:
 
     Sizes in bytes. Raises LockError with one sentence when the Hub does not give them.
     """
-    api = HfApi()
+    api = HfApi(token=endpoint.token(constants.ENDPOINT) or False)
     try:
         info = api.model_info(
             repository, revision=revision, files_metadata=True, timeout=ASK_TIMEOUT_S
         )
         if info.sha is None:
-            raise LockError(f"{api.endpoint} gives no commit hash for {repository}@{revision}")
+            raise LockError(
+                f"{endpoint.shown(api.endpoint)} gives no commit hash for {repository}@{revision}"
+            )
         listed = sorted(info.siblings or (), key=lambda one: one.rfilename)
         files = tuple(_file(api, repository, info.sha, one) for one in listed)
         return LockedModel(repository=repository, revision=info.sha, files=files, source="hub")
@@ -66,7 +69,12 @@ def _file(api: HfApi, repository: str, commit: str, one: RepoSibling) -> ModelFi
     disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
         path = hf_hub_download(
-            repository, one.rfilename, revision=commit, local_dir=folder, endpoint=api.endpoint
+            repository,
+            one.rfilename,
+            revision=commit,
+            local_dir=folder,
+            endpoint=api.endpoint,
+            token=api.token,
         )
         content = Path(path).read_bytes()
     blob = b"blob %d\0" % len(content) + content
@@ -82,12 +90,13 @@ def _file(api: HfApi, repository: str, commit: str, one: RepoSibling) -> ModelFi
 
 def _sentence(api: HfApi, repository: str, revision: str, error: Exception) -> str:
     """Why the Hub did not answer; never with the token, which no message of ours holds."""
+    hub = endpoint.shown(api.endpoint)
     told: dict[type[Exception], str] = {  # the narrower kinds first
-        GatedRepoError: f"{repository} is gated: accept its terms on {api.endpoint} and put a "
+        GatedRepoError: f"{repository} is gated: accept its terms on {hub} and put a "
         "token of that account into HF_TOKEN",
-        RevisionNotFoundError: f"revision {revision} of {repository} is gone from {api.endpoint} "
+        RevisionNotFoundError: f"revision {revision} of {repository} is gone from {hub} "
         "(force-pushed or removed); the lock stays as it is, --revision main reads what is there",
-        RepositoryNotFoundError: f"{api.endpoint} has no model {repository}, or it is private: "
+        RepositoryNotFoundError: f"{hub} has no model {repository}, or it is private: "
         "check the name, or put a token that may read it into HF_TOKEN",
         HFValidationError: f"{repository!r} found; the name of a model (ORG/NAME) expected",
         OfflineModeIsEnabled: "HF_HUB_OFFLINE is set: unset it, the Hub has to be asked",
@@ -98,6 +107,7 @@ def _sentence(api: HfApi, repository: str, revision: str, error: Exception) -> s
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         login = "; is HF_TOKEN still good?" if status in (401, 403) else ""
-        return f"{api.endpoint} answers {status} for {repository}@{revision}{login}"
+        return f"{hub} answers {status} for {repository}@{revision}{login}"
     root = error.__cause__ or error
-    return f"{api.endpoint} cannot be reached ({type(root).__name__}: {str(root).splitlines()[0]})"
+    said = endpoint.without_login((str(root).splitlines() or ["no word"])[0], api.endpoint)
+    return f"{hub} cannot be reached ({type(root).__name__}: {said[:300]})"

@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
         return 1
     except Failed as error:
         return failed(argv, str(error))
-    except (OSError, ValueError, LookupError) as error:
+    except (OSError, ValueError, LookupError, RecursionError) as error:
         return failed(argv, f"{type(error).__name__}: {error}")
     if isinstance(answer, int):  # it spoke for itself, to a person
         return answer

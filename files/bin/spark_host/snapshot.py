@@ -17,6 +17,9 @@ LIMIT_S = 150  # the longest that a part waits for one program is 60 s
 WORKERS = 4  # what they do is to wait for other programs
 STUCK_S = 20  # without any answer for so long another one begins
 
+# RecursionError: JSON that is nested a thousand deep.
+FAULTS = (Failed, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
 # Part -> the module whose section() reads it, or the function itself.
 ALWAYS = {
     "lease": "run.lease",
@@ -58,7 +61,7 @@ def answer(name: str, ask: dict[str, Any]) -> Any:
     module, _, function = (ALWAYS.get(name) or WHEN_ASKED[name]).partition(":")
     try:
         return getattr(importlib.import_module(module), function or "section")(ask)
-    except (Failed, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except FAULTS as error:
         return {"unknown": f"{type(error).__name__}: {error}"}
 
 

@@ -49,7 +49,7 @@ def exchange(method: str, path: str, text: str = "", timeout_s: float = 30) -> t
     top, _, body = data.partition(b"\r\n\r\n")
     try:
         return int(top.split()[1]), json.loads(body) if body.strip() else None
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, RecursionError):
         raise Failed(f"odd answer of the docker daemon: {data[:120]!r}") from None
 
 

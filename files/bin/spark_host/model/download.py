@@ -25,6 +25,7 @@ WAIT_LIMIT_S = 60
 BLOCK_BYTES = 1 << 20
 SYNC_BYTES = 32 << 20  # so much may wait for the disk before its pages are dropped
 AGENT = "spark-converge"
+NOWHERE = "the source sends to {!r}, which is no address"
 REASONS = {
     401: "the source wants a login, or not this one: set a good HF_TOKEN on the control machine",
     403: "access is not granted: accept the model's terms, or set another HF_TOKEN",
@@ -130,10 +131,14 @@ def opened(path: str) -> int:
 
 
 class Source:
-    """Where files come from. token: sent to the first address only, never after a redirect away."""
+    """Where files come from.
 
-    def __init__(self, token: str | None) -> None:
-        self.token = token
+    token: sent to the first address only, never after a redirect away, and over plain HTTP to no
+    other machine; lent: it is one of this run's own, for a host of this cluster.
+    """
+
+    def __init__(self, token: str | None, lent: bool | None = False) -> None:
+        self.token, self.lent = token, bool(lent)
         self.moved = 0  # bytes that crossed the network, those that turned out wrong included
 
     def fetch(
@@ -180,38 +185,48 @@ class Source:
             total = length_of(answer, part.size)
             if size is not None and total not in (None, size):
                 raise Refused(f"{total} bytes there, {size} expected")
-            self._stream(part, answer)
+            wanted = size if total is None else total
+            if wanted is None:
+                raise Refused("the source does not say how large it is, nor does the lock")
+            left = os.fstatvfs(part.fd)
+            if wanted - part.size > left.f_bavail * left.f_frsize:
+                raise Unwritable("no space for what is still to come")
+            self._stream(part, answer, wanted)
             if total is not None and part.size < total:
                 raise Dropped(f"cut off after {part.size} of {total} bytes")
 
-    def _stream(self, part: Part, answer: http.client.HTTPResponse) -> None:
+    def _stream(self, part: Part, answer: http.client.HTTPResponse, most: int) -> None:
+        """most: bytes of the whole file; a source that sends more is cut off."""
         buffer = memoryview(bytearray(BLOCK_BYTES))
         while True:
             count = answer.readinto(buffer)
             if not count:
                 return
             self.moved += count
+            if part.size + count > most:
+                part.start_over()
+                raise Refused(f"more than the {most} bytes that it has came: cut off")
             part.add(buffer[:count])
 
     def _asked(
         self, url: str, first: int
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        home = urllib.parse.urlsplit(url)[:2]
+        home = address(url)[:2]
         for _ in range(REDIRECTS):
-            there = urllib.parse.urlsplit(url)
+            there = address(url)
             headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
             if first:
                 headers["Range"] = f"bytes={first}-"
-            if self.token and there[:2] == home:  # nor to the same name without encryption
+            if self.token and there[:2] == home and (self.lent or private(there)):
                 headers["Authorization"] = f"Bearer {self.token}"
             link = connection(there)
             try:
                 target = there.path + (f"?{there.query}" if there.query else "")
                 link.request("GET", target, headers=headers)
                 answer = link.getresponse()
-                place = answer.getheader("Location")
-                if answer.status in (301, 302, 303, 307, 308) and place:
-                    url = urllib.parse.urljoin(url, place)
+                to = answer.getheader("Location")
+                if answer.status in (301, 302, 303, 307, 308) and to:
+                    url = joined(url, to)
                     link.close()
                     continue
                 if answer.status in (200, 206, 416):
@@ -223,9 +238,37 @@ class Source:
         raise Refused(f"{REDIRECTS} redirects in a row")
 
 
+def joined(url: str, to: str) -> str:
+    """Where a redirect leads; raises Refused for one that leads nowhere."""
+    try:
+        return urllib.parse.urljoin(url, to)
+    except ValueError:
+        raise Refused(
+            f"the source sends to {place.shown(to)[:80]!r}, which is no address"
+        ) from None
+
+
+def address(url: str) -> urllib.parse.SplitResult:
+    """The parts of an address that can be asked; raises Refused."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not url.isascii() or not url.isprintable() or " " in url:
+        raise Refused(NOWHERE.format(place.shown(url)[:80]))
+    return parts
+
+
+def private(there: urllib.parse.SplitResult) -> bool:
+    """Whether nobody on the way can read what is sent."""
+    host = there.hostname or ""
+    return there.scheme == "https" or host in ("localhost", "::1") or host.startswith("127.")
+
+
 def refusal(answer: http.client.HTTPResponse) -> Exception:
     said = answer.getheader("X-Error-Message") or answer.reason
-    text = f"status {answer.status} ({said})"
+    text = f"status {answer.status} ({place.shown(said)[:200]})"
     if answer.status == 429 or answer.status >= 500:
         return Dropped(text, wait_of(answer))
     why = REASONS.get(answer.status)
@@ -237,7 +280,7 @@ def wait_of(answer: http.client.HTTPResponse) -> float:
     t=SECONDS of its rate limit."""
     limit = re.search(r"\bt=(\d+)", answer.getheader("RateLimit") or "")
     said = answer.getheader("Retry-After") or (limit[1] if limit else "")
-    return min(int(said), WAIT_LIMIT_S) if said.isdigit() else 0
+    return min(int(said), WAIT_LIMIT_S) if re.fullmatch("[0-9]{1,9}", said) else 0
 
 
 def connection(there: urllib.parse.SplitResult) -> http.client.HTTPConnection:
@@ -251,9 +294,12 @@ def connection(there: urllib.parse.SplitResult) -> http.client.HTTPConnection:
 def length_of(answer: http.client.HTTPResponse, first: int) -> int | None:
     """Size of the whole file as the source says it; raises Dropped for a range nobody asked for."""
     if answer.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.getheader("Content-Range") or "")
+        found = re.fullmatch(
+            r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})",
+            answer.getheader("Content-Range") or "",
+        )
         if not found or int(found[1]) != first:
             raise Dropped("the source answered another range")
         return int(found[2])
     length = answer.getheader("Content-Length")
-    return int(length) if length and length.isdigit() else None
+    return int(length) if length and re.fullmatch("[0-9]{1,18}", length) else None

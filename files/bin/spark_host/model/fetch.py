@@ -7,7 +7,9 @@ here                    the work itself, in the unit
 
 request: {"directory", "lock", "entries": [{"name", "size", "sha256"}] of what is wanted,
           "extra": [name] that must not lie there, "root": the folder of all models,
-          "repository", "revision", "source": {"said", "urls": {name: url}, "token"} or null}
+          "repository", "revision",
+          "source": {"said", "urls": {name: url}, "token", "lent"} or null}
+    lent: the source is another host of this cluster, which made the token for this one run
 
 First what this host has elsewhere (a Hugging Face cache, the file behind a link): by reflink or
 hard link where the file system can, so that nothing is copied. The rest comes from the source, into
@@ -27,9 +29,10 @@ from run import detached, homes, journal
 from run.command import Failed
 from run.detached import Count, Work
 
-from model import aside, download, place, proofs, reading
+from model import aside, download, names, place, proofs, reading
 from model.proofs import identity
 
+SENT = ("token", "lent")  # of what a request says of its source
 STREAMS = 4  # files at a time: one waits for the disk or the far end while another one arrives
 
 
@@ -37,8 +40,9 @@ class Fetch:
     """One run. Names of files by what became of them."""
 
     def __init__(self, request: dict[str, Any], count: Count) -> None:
+        names.checked(request["entries"], request["extra"])
         self.request, self.count = request, count
-        self.directory: str = request["directory"]
+        self.directory = names.folder(request["directory"])
         self.cache = place.cache_of(self.directory)
         self.store = f"{self.cache}/blobs" if self.cache else self.directory
         self.brought: dict[str, int] = {}
@@ -170,6 +174,8 @@ class Fetch:
             self.failed[name] = f"{error}: {self.part(entry)}"
         except (download.Refused, download.Dropped, download.Wrong, Failed) as error:
             self.failed[name] = str(error)
+        except ValueError as error:  # an address or an answer that is none
+            self.failed[name] = f"odd answer of the source ({place.shown(str(error))[:120]})"
         except OSError as error:  # its own path may be a descriptor's
             self.failed[name] = f"{error.strerror or error}: {self.bytes_path(entry)}"
 
@@ -206,7 +212,7 @@ class Fetch:
                 self.aside.append({"path": place.shown(self.target(name)), "to": place.shown(to)})
         self.count.total = sum(e["size"] or 0 for e in request["entries"])
         found = place.caches(request["root"], request["repository"])
-        source = download.Source((request["source"] or {}).get("token"))
+        source = download.Source(**{key: (request["source"] or {}).get(key) for key in SENT})
         book = proofs.Book(self.directory, self.known)
         try:
             left = []
@@ -269,7 +275,7 @@ def fetch(request: dict[str, Any], count: Count) -> dict[str, Any]:
         "moved_bytes": moved,
         "local": one.local,
         "aside": one.aside,
-        "failed": [f"{name}: {why}" for name, why in sorted(one.failed.items())],
+        "failed": [f"{place.shown(name)}: {why}" for name, why in sorted(one.failed.items())],
         "seconds": count.progress()["seconds"],
     }
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from run import detached
 
-from model import reading
+from model import names, reading
 
 NAME = "lend"
 LOOK_S = 0.5
@@ -88,6 +88,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def here(request: dict[str, Any]) -> dict[str, Any]:
+    names.checked(request["entries"], [])
     files = {e["sha256"]: f"{request['directory']}/{e['name']}" for e in request["entries"]}
     try:
         lender = Lender(request["address"], files, request["token"])

@@ -45,7 +45,7 @@ def recorded(directory: str, lock: str) -> dict[str, list[Any]]:
     try:
         with open(record_path(directory, lock)) as file:
             return dict(json.load(file)["files"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
@@ -69,7 +69,7 @@ def load(directory: str) -> dict[str, dict[str, Any]]:
     except OSError:
         return {}
     for line in lines:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             one = json.loads(line)
             found[one["name"]] = {"identity": list(one["identity"]), "sha256": one["sha256"]}
     return found

@@ -26,13 +26,14 @@ from typing import Any
 from run import detached
 from run.detached import Count, Work
 
-from model import place, proofs, reading
+from model import names, place, proofs, reading
 from model.proofs import identity
 
 # A file written within this time may change once more without a change of its ctime, which moves
 # with the kernel's tick (10 ms at the slowest).
 TICK_S = 0.02
 INDEX = ".safetensors.index.json"
+INDEX_BYTES = 64 << 20  # that of a model of 700 GB has 10 MB
 POINTER, POINTER_BYTES = b"version https://git-lfs", 1024
 
 
@@ -139,11 +140,16 @@ def index_fault(path: str, wanted: Container[str]) -> str | None:
     try:
         if not os.path.isfile(path):  # a pipe would never end
             raise ValueError
-        with open(path) as file:
-            named = sorted(set(json.load(file)["weight_map"].values()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        with open(path, encoding="utf-8") as file:
+            text = file.read(INDEX_BYTES + 1)
+        if len(text) > INDEX_BYTES:
+            raise ValueError
+        named = sorted(set(json.loads(text)["weight_map"].values()))
+        if any(not isinstance(name, str) for name in named):
+            raise ValueError
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None if os.path.basename(path) in wanted else "not an index of weights"
-    strange = [place.shown(str(n)) for n in named if n not in wanted]
+    strange = [place.shown(n)[:120] for n in named if n not in wanted]
     if not strange:
         return None
     more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
@@ -160,8 +166,9 @@ class Verification:
     """One pass over a directory. faults: name -> sentence; proven: name -> identity."""
 
     def __init__(self, request: dict[str, Any], count: Count) -> None:
+        names.checked(request["entries"], [])
         self.request, self.count = request, count
-        self.directory: str = request["directory"]
+        self.directory = names.folder(request["directory"])
         self.entries: list[dict[str, Any]] = request["entries"]
         self.faults: dict[str, str] = {}
         self.proven: dict[str, list[Any]] = {}
@@ -222,23 +229,23 @@ def verify(request: dict[str, Any], count: Count) -> dict[str, Any]:
     names that must not lie there; beside: other files, and left: what downloads and other revisions
     take, both only told; bytes: read now, remembered_bytes: read earlier; files, seconds.
     """
-    directory, names = request["directory"], {e["name"] for e in request["entries"]}
     one = Verification(request, count)
+    directory, named = one.directory, {e["name"] for e in request["entries"]}
     if not os.path.isdir(directory):
         nowhere = f"{directory}: no such directory"
-        return answer_of(one, {}, [], sorted(names)) | {"ok": False, "faults": [nowhere]}
+        return answer_of(one, {}, [], sorted(named)) | {"ok": False, "faults": [nowhere]}
     one.run()
     wrong = sorted(one.faults)
-    strays = dict.fromkeys(extra(directory, names), "not in the manifest")
-    for name, why in index_faults(directory, names).items():
-        if name not in names:
+    strays = dict.fromkeys(extra(directory, named), "not in the manifest")
+    for name, why in index_faults(directory, named).items():
+        if name not in named:
             strays[name] = f"not in the manifest, and {why}"
         else:
             one.faults.setdefault(name, why)  # the lock's own fault: no other bytes would help
     beside = sorted(
         n
         for n in os.listdir(directory)
-        if n not in names and n not in strays and n[0] != "." and not n.endswith(place.PART)
+        if n not in named and n not in strays and n[0] != "." and not n.endswith(place.PART)
     )
     if not one.faults and not strays:
         proofs.keep(directory, request["lock"], one.proven)

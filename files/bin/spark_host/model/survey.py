@@ -22,7 +22,7 @@ from run import detached
 from run.command import Failed
 from run.detached import Count, Work
 
-from model import place, proofs, reading, shards
+from model import names, place, proofs, reading, shards
 from model.shards import Fault, extra
 
 AS_IT_LIES = {"links": "follow", "mount": None}
@@ -53,7 +53,8 @@ def glance(
 def survey(request: dict[str, Any], count: Count) -> dict[str, Any]:
     """{"files": {name: {"size", "sha256"}}, "missing": [name], "faults": [sentence], "bytes",
     "seconds"}; with faults at a glance, no file is read."""
-    directory = request["directory"]
+    names.checked(request["entries"], [])
+    directory = names.folder(request["directory"])
     if not os.path.isdir(directory):
         raise Failed(f"{directory}: no such directory")
     todo, missing, faults = glance(directory, request["entries"], request["revision"])

@@ -62,7 +62,7 @@ def load(name: str, part: str) -> Any:
     try:
         with open(f"{folder(name)}/{part}") as file:
             return json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -169,7 +169,7 @@ def here(name: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[st
     """In the unit: do it, and leave the answer behind; what goes to the journal is short."""
     try:
         answer = work(take_request(name))
-    except (Failed, OSError, ValueError, LookupError) as error:
+    except (Failed, OSError, ValueError, LookupError, RecursionError) as error:
         said = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
         answer = {"ok": False, "message": said}
     write(name, "answer", answer)
