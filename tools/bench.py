@@ -19,10 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from deploys.steps.begin import ask_of, known_stacks
+from deploys.steps.begin import known_stacks
 from facts.run.program import END, program_archive
 from inventory.schema import load
 from lab.common.paths import HOSTS, lab_home
+from operations.look.parts import ask_of
 
 REPOSITORY = Path(__file__).parents[1]
 REPORT = REPOSITORY / "reports" / "bench.json"

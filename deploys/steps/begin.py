@@ -8,18 +8,11 @@ from pathlib import Path
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.context import host
 
-from facts.snapshot import Ask
-from inventory.host_settings import shipped
 from inventory.schema import Cluster
-from operations.clocks import cpufreq, gpu
 from operations.look import preflight
-from operations.memory import sysctl
-from operations.model import shards
-from operations.pair import ports
-from operations.run import lease, program, start
+from operations.look.parts import ask_of
+from operations.run import lease, start
 from operations.run.job import Here, checklist, stage, stage_for_those_left, together
-from operations.systemd import logind, maintenance
-from operations.watchdogs import resurrection
 from stacks.definition import Stack, StackError, load, names
 
 QUIET_LIMIT_S = 86400
@@ -56,35 +49,6 @@ def begin(
         raise PyinfraError(f"stack {stack_name!r} found; {allowed} allowed")
     ask = ask_of(cluster, stack, known, extra)
     return start.start(name, host, stack, known, ask, settles, launches)
-
-
-def ask_of(
-    cluster: Cluster, stack: Stack | None, known: tuple[Stack, ...], extra: tuple[str, ...] = ()
-) -> Ask:
-    """What a job reads of a host that it brings to, or checks for, a stack."""
-    settings, wanted = shipped(), [stack] if stack else []
-    gpu_too = cluster.clocks.gpu_mhz is not None and "machine" not in extra
-    return Ask(
-        units=(
-            *settings.services_down,
-            *settings.governor_owners,
-            *settings.maintenance_held,
-            *(cpufreq.UNIT, gpu.UNIT),
-        ),
-        user_units=tuple(settings.user_units_down),
-        images=tuple(one.image_reference for one in wanted if not one.unlocked),
-        shards=tuple(
-            (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted
-        ),
-        files=(
-            *(cpufreq.UNIT_PATH, gpu.UNIT_PATH, program.UNDO_COMMAND),
-            *(sysctl.PATH, logind.PATH, maintenance.NEEDRESTART),
-        ),
-        words=resurrection.stack_words(known),
-        sysctl=(*settings.sysctl, ports.RANGE, ports.RESERVED),
-        ports=tuple(port for one in wanted for port in (one.ports.api, one.ports.rendezvous)),
-        extra=(*extra, "gpu") if gpu_too else extra,
-    )
 
 
 def word(key: str, allowed: str) -> bool:

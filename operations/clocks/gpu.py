@@ -109,10 +109,9 @@ def locked(here: Here) -> Commands:
         if withdrawn(here.read()):
             yield here.refuse(f"{UNIT} still locks the GPU's clocks; disable it")
         return
-    found = seen(state)
-    if isinstance(found, Unknown) or found.unread:
-        why = found if isinstance(found, Unknown) else found.unread
-        yield here.refuse(f"GPU clocks cannot be locked: {why}")
+    found = here.known(seen(state), "GPU clocks cannot be locked:")
+    if found.unread:
+        yield here.refuse(f"GPU clocks cannot be locked: {found.unread}")
         return
     if found.found is None:
         here.warn("unsupported: no nvidia-smi here to lock GPU clocks")
@@ -128,8 +127,7 @@ def locked(here: Here) -> Commands:
     yield StringCommand(f"systemctl restart {UNIT} || true")
     here.changed()
     now = here.read()
-    after = seen(now)
-    left = [str(after)] if isinstance(after, Unknown) else unlocked(now, after, span)
+    left = unlocked(now, here.known(seen(now), "GPU clocks are"), span)
     if left:
         yield here.refuse(
             f"GPU clocks are not locked: {', '.join(left)}; "

@@ -254,8 +254,7 @@ def held(here: Here, for_good: bool) -> Commands:
         return
     yield StringCommand(spark_host("holds", "put") + " > /dev/null", _stdin=json.dumps(todo))
     here.changed()
-    now = here.read().starters
-    left = [str(now)] if isinstance(now, Unknown) else armed_names(now)
+    left = armed_names(here.known(here.read().starters, "what could still start an engine:"))
     if left:
         yield here.refuse(f"still able to start containers: {', '.join(left)}")
 
@@ -281,7 +280,6 @@ def rearmed(here: Here) -> Commands:
         return
     yield StringCommand(spark_host("holds", "rearm") + " > /dev/null")
     here.changed()
-    now = here.read().starters
-    left = [] if isinstance(now, Unknown) else starters_sources(now)
-    if isinstance(now, Unknown) or any(s.status == "held" for s in left):
+    now = here.known(here.read().starters, "what could start an engine beside cron:")
+    if any(s.status == "held" for s in starters_sources(now)):
         yield here.refuse(f"{', '.join(names)} could not all be given back")
