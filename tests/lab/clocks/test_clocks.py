@@ -15,7 +15,7 @@ from tests.running_lab import HOSTS, REPOSITORY, job, lab, on, planned, ran, reb
 
 pytestmark = pytest.mark.long
 
-CLOCKS = str(REPOSITORY / "tests" / "lab" / "clocks.py")
+CLOCKS = str(REPOSITORY / "tests" / "lab" / "clocks" / "limited.py")
 CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 SPOIL = f"for p in {CPUFREQ}/policy*/scaling_governor; do echo performance > $p; done"
 OWNERS = "Host | Nothing else sets the CPU governor"
