@@ -9,11 +9,13 @@ from facts.run.unknown import Section
 
 @dataclass(frozen=True)
 class Segment:
-    """verdict: leftover (a dead engine's), live, foreign (not an engine's) or special."""
+    """verdict: leftover (a dead engine's), live, foreign (not an engine's) or special; dead: nobody
+    holds it."""
 
     name: str
     size_bytes: int
     verdict: str
+    dead: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Memory:
     def leftovers(self) -> tuple[Segment, ...]:
         return tuple(s for s in self.segments if s.verdict == "leftover")
 
+    @property
+    def unknown(self) -> tuple[Segment, ...]:
+        """What nobody holds and nobody knows: named, never removed."""
+        return tuple(s for s in self.segments if s.verdict == "foreign" and s.dead)
+
 
 def parse(section: Section) -> Memory:
     kib = section["meminfo_kib"]
@@ -53,7 +60,10 @@ def parse(section: Section) -> Memory:
         cached_mib=kib["Cached"] // 1024,
         swap_mib=kib["SwapTotal"] // 1024,
         swap_free_mib=kib["SwapFree"] // 1024,
-        segments=tuple(Segment(s["name"], s["bytes"], s["verdict"]) for s in section["shm"]),
+        segments=tuple(
+            Segment(s["name"], s["bytes"], s["verdict"], bool(s.get("dead")))
+            for s in section["shm"]
+        ),
         hugepages_mib=kib.get("Hugetlb", 0) // 1024,
         shm_mib=section["shm_kib"] // 1024 if "shm_kib" in section else None,
         cma_mib=kib.get("CmaTotal", 0) // 1024,

@@ -101,7 +101,13 @@ def assess(look: Look) -> Iterator[Finding]:
     size_mib = sum(s.size_bytes for s in found.leftovers) / 2**20
     seen = f"{len(found.leftovers)} dead segments, {size_mib:.1f} MiB"
     small = look.named(shm_complaints(found, stack), look.launches)
-    yield dead.judged(seen if found.leftovers else "none", not found.leftovers, small)
+    seen = seen if found.leftovers else "none"
+    if found.unknown:
+        most = sorted(found.unknown, key=lambda one: -one.size_bytes)[:5]
+        told = ", ".join(f"{one.name} {one.size_bytes / 2**20:.1f} MiB" for one in most)
+        more = f" and {len(found.unknown) - 5} more" if len(found.unknown) > 5 else ""
+        seen += f"; held by nobody and not known, left alone: {told}{more}"
+    yield dead.judged(seen, not found.leftovers, small)
 
 
 def droppable_mib(figures: Mapping[str, int]) -> int:

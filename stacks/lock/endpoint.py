@@ -23,8 +23,8 @@ def shown(url: str) -> str:
 
 def without_login(text: str, url: str) -> str:
     """What a library said, with the address as it may be shown."""
-    login, mark, _ = urllib.parse.urlsplit(url).netloc.rpartition("@")
-    for secret in (url, login, *login.split(":", 1)) if mark else ():
+    login = url.rpartition("@")[0].rpartition("/")[2]
+    for secret in (url, login, login.partition(":")[2]) if login else ():
         text = text.replace(secret, shown(url) if secret == url else "...") if secret else text
     return text
 

@@ -183,3 +183,27 @@ def test_the_real_folder_with_a_real_segment() -> None:
         assert verdicts(shm.segments())[path.name] == "leftover"
     finally:
         path.unlink()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sgl_shm_0_1", "nccl-Ab3xQz", "cuda.shm.3e8.1a2b.1", "lmcache_pool_0", "sem.mp-x", "vllm_ipc",
+     "psm_1", "torch_1_2_3", "ucx_shm_posix_7f", "mp-1"],
+)  # fmt: skip
+def test_what_an_engine_of_the_field_leaves_is_known_and_says_whose_it_is(
+    folder: Path, name: str
+) -> None:
+    make(folder, name)
+    assert verdicts(shm.segments()) == {name: "leftover"}
+    with holder(folder / name, "maps"):
+        assert verdicts(shm.segments()) == {name: "live"}
+    assert all(shm.PATTERNS.values())
+
+
+@pytest.mark.parametrize("name", ["PostgreSQL.2891", "new_engine_0", "my sgl_shm_0", "Nccl-1"])
+def test_what_is_dead_and_unknown_is_said_with_its_size_and_stays(folder: Path, name: str) -> None:
+    make(folder, name)
+    (one,) = shm.clean()["left"]
+    assert (one["name"], one["bytes"], one["dead"]) == (name, 64, True)
+    with holder(folder / name, "open"):
+        assert [one["dead"] for one in shm.segments()] == [False]

@@ -1,8 +1,9 @@
 """Segments in /dev/shm: which are left over by a dead engine, and removing those.
 
-An engine leaves psm_*, sem.*, torch_*, mp-* and vllm* behind when it dies (seed 002, step 2); on
-unified memory they count against the next bind. A segment that any process maps or holds open is
-live and stays, whatever its name; so does everything that is not a regular file.
+An engine leaves segments behind when it dies (seed 002, step 2); on unified memory they count
+against the next bind. A segment that any process maps or holds open is live and stays, whatever its
+name; so does everything that is not a regular file. What nobody holds and no pattern knows is said
+to be dead, and stays: it may be somebody's who only comes back to it later.
 """
 
 from __future__ import annotations
@@ -15,7 +16,19 @@ from typing import Any
 from run import processes
 
 FOLDER = "/dev/shm"
-PATTERNS = ("psm_*", "sem.*", "torch_*", "mp-*", "vllm*")
+# Name of a segment -> who makes it, and where that was seen.
+PATTERNS = {
+    "psm_*": "Python's multiprocessing.shared_memory (Lib/multiprocessing/shared_memory.py)",
+    "sem.*": "POSIX semaphores (sem_overview(7)); Python's are sem.mp-*",
+    "mp-*": "Python's multiprocessing (Lib/multiprocessing/synchronize.py)",
+    "torch_*": "PyTorch's shared tensors (torch/lib/libshm)",
+    "nccl-*": "NCCL's transport between processes (src/misc/shmutils.cc)",
+    "cuda.shm.*": "the CUDA driver's own channel between processes",
+    "sgl_shm_*": "SGLang's shared tensors between its processes",
+    "vllm*": "vLLM",
+    "lmcache_*": "LMCache's pool in host memory",
+    "ucx_shm_posix_*": "UCX's shared memory (src/uct/sm/mm/posix)",
+}
 
 
 def held_open() -> set[str]:
@@ -40,7 +53,8 @@ def held_open() -> set[str]:
 
 
 def segments() -> list[dict[str, Any]]:
-    """[{name, bytes, verdict}]: verdict is leftover, live, foreign or special."""
+    """[{name, bytes, verdict, dead}]: verdict is leftover, live, foreign or special; dead: nobody
+    holds it."""
     # Names first: a segment that is made while the processes are looked at is not judged at all.
     names = sorted(os.listdir(FOLDER))
     live = held_open()
@@ -57,7 +71,8 @@ def segments() -> list[dict[str, Any]]:
             verdict = "special"
         else:
             verdict = "live" if path in live else "leftover"
-        found.append({"name": name, "bytes": info.st_size, "verdict": verdict})
+        dead = stat.S_ISREG(info.st_mode) and path not in live
+        found.append({"name": name, "bytes": info.st_size, "verdict": verdict, "dead": dead})
     return found
 
 

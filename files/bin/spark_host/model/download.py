@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
+import ipaddress
 import os
 import re
 import ssl
@@ -262,8 +263,12 @@ def address(url: str) -> urllib.parse.SplitResult:
 
 def private(there: urllib.parse.SplitResult) -> bool:
     """Whether nobody on the way can read what is sent."""
-    host = there.hostname or ""
-    return there.scheme == "https" or host in ("localhost", "::1") or host.startswith("127.")
+    if there.scheme == "https" or there.hostname == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(there.hostname or "").is_loopback
+    except ValueError:
+        return False
 
 
 def refusal(answer: http.client.HTTPResponse) -> Exception:
