@@ -47,11 +47,14 @@ def stopped(here: Here) -> None:
     stage_for_those_left(here, "Ranks down")
     if here.rank == 0:
         teardown.ended(here, name="Head rank down")
+        teardown.foreign_stopped(here, engines_only=True, name="Other engines of the head stopped")
     stage_for_those_left(here, "Ranks down", name="Head is done")
     if here.rank > 0:
         teardown.ended(here, name="Worker rank down")
+        teardown.foreign_stopped(here, engines_only=True, name="Other engines stopped")
     stage_for_those_left(here, "Nothing comes back")
     teardown.stay_down(here, seconds=quiet_s(STOP_QUIET_S), name="No container starts by itself")
+    teardown.none_left(here, name="No other engine runs")
     together(here, "All hosts were reached and are down")
     lease.released(here, name="The next run may begin")
 
@@ -66,7 +69,11 @@ def torn_down(here: Here) -> None:
     if here.rank > 0:
         teardown.ended(here, name="Worker rank down")
     together(here, "Workers are down")
-    teardown.foreign_stopped(here, name="Other containers stopped where allowed")
+    if here.rank == 0:
+        teardown.foreign_stopped(here, engines_only=False, name="Other containers of the head")
+    together(here, "Head has none but what is left to it")
+    if here.rank > 0:
+        teardown.foreign_stopped(here, engines_only=False, name="Other containers of workers")
 
 
 @checklist("Clean")

@@ -7,7 +7,16 @@ from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from operations.engines.recognise import by_podman, engines, foreign, podman_engines
+from facts.run.unknown import Unknown
+from operations.engines.recognise import (
+    Engine,
+    by_podman,
+    deleted_by_a_stop,
+    engines,
+    engines_on,
+    foreign,
+    unknown,
+)
 from operations.pair.identity import faults
 from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError, call
@@ -58,11 +67,8 @@ def ended(here: Here) -> Commands:
     names = to_end(here.job, here.rank)
     if names:
         yield FunctionCommand(_end, (here.job, names), {})
-    beyond = podman_engines(state, here.job.known)
-    if beyond:  # of docker's none stays up for it
-        yield here.refuse("; ".join(beyond))
-    elif not names:
-        here.noop("no engine to take down")
+    else:
+        here.noop("no engine of a known stack to take down")
 
 
 def _stop_foreign(state: State, host: Host, job: Job, names: list[str]) -> bool:
@@ -77,25 +83,57 @@ def _stop_foreign(state: State, host: Host, job: Job, names: list[str]) -> bool:
 
 
 @step
-def foreign_stopped(here: Here) -> Commands:
+def foreign_stopped(here: Here, engines_only: bool) -> Commands:
     """
     Stop containers that no known stack owns, where the owner's file allows it (foreign: stop).
 
     + here: this host's share of the run
+    + engines_only: leave those running that are no engines
 
-    Never removed; their restart policies are in the journal.
+    Never removed; their restart policies are in the journal. One that docker would delete once it
+    is stopped (--rm) is left, and said.
     """
     if here.cluster.policy.foreign_containers != "stop":
         return
-    names = [c.name for c in foreign(here.read(), here.job.known)]
+    state = here.read()
+    found = unknown(state, here.job.known) if engines_only else foreign(state, here.job.known)
+    for one in found:
+        if one.auto_remove:
+            here.warn(deleted_by_a_stop(one))
+    names = [one.name for one in found if not one.auto_remove]
     if names:
         yield FunctionCommand(_stop_foreign, (here.job, names), {})
+
+
+@step
+def none_left(here: Here) -> Commands:
+    """
+    Fail, with what a person does next, where an engine is left that this job does not take down.
+
+    + here: this host's share of the run
+    """
+    state = here.read()
+    if isinstance(state.outside, Unknown):
+        yield here.refuse(f"whether an engine runs outside of docker is {state.outside}")
+        return
+    left = [one for one in engines_on(state, here.job.known) if stays(here, one)]
+    if left:
+        told = "; ".join(f"{one.told}: {one.stop}" for one in left)
+        yield here.refuse(f"of no known stack or not docker's, so yours to stop: {told}")
+
+
+def stays(here: Here, one: Engine) -> bool:
+    """Does an engine run on, whatever this job does? A plan is made before anything is stopped."""
+    if one.container is None:
+        return True
+    stopped = here.cluster.policy.foreign_containers == "stop" and not one.container.auto_remove
+    return one.kind == "unknown" and (here.executing or not stopped)
 
 
 def _quiet(state: State, host: Host, job: Job, seconds: int) -> bool:
     now = job.read(host)
     known = [c.name for c in foreign(now, job.known)]
-    known += [one.title for one, stack in by_podman(now, job.known) if stack is None]
+    known += [one.title for one, _ in by_podman(now, job.known)]
     try:
         answer = call(host, "ranks", "quiet", str(seconds), *known, timeout_s=seconds + 90)
     except RemoteError as error:

@@ -50,7 +50,7 @@ PARTS = (
     Part(gpu.assess, files=(gpu.UNIT_PATH,), units=(gpu.UNIT,)),
     Part(network.assess, needed=("fabric",)),
     Part(reach.assess, settled=("reach",)),
-    Part(recognise.assess, needed=("containers",)),
+    Part(recognise.assess, needed=("containers", "outside")),
     Part(ritual.assess, needed=("memory",), of_stack=True),
     Part(holders.assess, of_stack=True),
     Part(sysctl.assess, settled=("sysctl",), files=(sysctl.PATH,)),
@@ -98,6 +98,6 @@ def ask_of(
         files=tuple(path for part in PARTS for path in part.files),
         words=resurrection.stack_words(known),
         sysctl=(*settings.sysctl, ports.RANGE, ports.RESERVED),
-        ports=tuple(port for one in wanted for port in ports.needed(one, rank=0)),
+        ports=ports.asked(cluster, wanted, known),
         extra=(*extra, "gpu") if gpu_too else extra,
     )

@@ -23,6 +23,13 @@ def needed(stack: Stack, rank: int) -> dict[int, str]:
     return {stack.ports.api: "API", stack.ports.rendezvous: "rendezvous"}
 
 
+def asked(cluster: Cluster, wanted: Sequence[Stack], known: Sequence[Stack]) -> tuple[int, ...]:
+    """Ports that the job's stack needs, and those where one of the owner's stacks would answer."""
+    owners = [one for one in known if one.name in (cluster.stack, cluster.rollback_stack)]
+    needs = {port for one in wanted for port in needed(one, rank=0)}
+    return tuple(sorted(needs | {one.ports.api for one in owners}))
+
+
 def told(listener: Listener, state: HostState) -> str:
     container = container_of(listener, state)
     if container is not None:

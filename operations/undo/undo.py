@@ -12,7 +12,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from facts.run.unknown import Unknown
-from operations.engines.recognise import engines, podman_engines
+from operations.engines.recognise import alive
 from operations.run.job import Commands, Here, Job, fail, refuse_beforehand, step
 from operations.run.journal import announce, journal_of
 from operations.run.program import UNDO_COMMAND, engine_signs, missing
@@ -38,11 +38,11 @@ def complaints(job: Job) -> list[str]:
     for node, state in zip(job.cluster.nodes, states, strict=True):
         if isinstance(state.containers, Unknown):
             said.append(f"{node.name}: containers {state.containers}")
-        found = engines(node.rank, state, job.known)
-        busy = [one.container.name for one in found if one.container.running]
-        if busy:
-            said.append(f"{node.name}: {', '.join(busy)} runs; take it down first: deploys/stop.py")
-        said += [f"{node.name}: {sentence}" for sentence in podman_engines(state, job.known)]
+        if isinstance(state.outside, Unknown):
+            said.append(f"{node.name}: programs outside of docker {state.outside}")
+        for one in alive(state, job.known):
+            how = "deploys/stop.py" if one.kind == "known" else one.stop
+            said.append(f"{node.name}: {one.told} runs; take it down first: {how}")
     return said
 
 

@@ -369,7 +369,7 @@ def test_an_engine_of_podman_fails_stop_once_all_that_docker_runs_is_down(pair: 
     made.answers.update(ENDS)
     run = made.run("stop", "-y", "--debug")
     is_refused(run)
-    assert "dsf-lab-x (podman of milo) is an engine (of stack dsf-lab)" in run.err
+    assert "yours to stop: dsf-lab-x (podman of milo) (of stack dsf-lab): podman stop" in run.err
     for host in made.names:
         done = [c.split("spark_host ")[1].split()[1] for c in run.commands(host) if RANKS in c]
         assert done[:2] == ["save", "end"]

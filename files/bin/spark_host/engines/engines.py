@@ -6,30 +6,31 @@ import fnmatch
 import os
 from typing import Any
 
+from run import processes
 from run.command import Failed, read
 
-from engines import containers, podman
+from engines import containers, outside, podman, signs
 
 LABEL = "io.spark-converge."
 PROJECT = "com.docker.compose.project"
 
 
-def is_engine(container: dict[str, Any], signs: dict[str, Any]) -> bool:
-    """signs: {"compose_projects": [], "image_repositories": [], "name_patterns": []}"""
+def is_engine(container: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """wanted: {"compose_projects": [], "image_repositories": [], "name_patterns": []}"""
     labels = container["Config"].get("Labels") or {}
     return (
         any(label.startswith(LABEL) for label in labels)
-        or labels.get(PROJECT) in signs.get("compose_projects", ())
-        or named(container["Name"].lstrip("/"), container["Config"].get("Image") or "", signs)
+        or labels.get(PROJECT) in wanted.get("compose_projects", ())
+        or named(container["Name"].lstrip("/"), container["Config"].get("Image") or "", wanted)
     )
 
 
-def named(name: str, reference: str, signs: dict[str, Any]) -> bool:
+def named(name: str, reference: str, wanted: dict[str, Any]) -> bool:
     """Is a container known by its name or by its image?"""
     image = familiar(reference.split("@", maxsplit=1)[0])
-    return bool({image, image.rsplit(":", 1)[0]} & set(signs.get("image_repositories", ()))) or any(
-        fnmatch.fnmatchcase(name, p) for p in signs.get("name_patterns", ())
-    )
+    if {image, image.rsplit(":", 1)[0]} & set(wanted.get("image_repositories", ())):
+        return True
+    return any(fnmatch.fnmatchcase(name, p) for p in wanted.get("name_patterns", ()))
 
 
 def familiar(image: str) -> str:
@@ -49,14 +50,27 @@ def shims() -> bool:
     )
 
 
-def running(signs: dict[str, Any]) -> list[str]:
-    """Names of running engines. A docker that does not answer is no "none", unless nothing runs."""
-    beside = [podman.title(p) for p in podman.running() if named(p["name"], p["image"], signs)]
+def running(wanted: dict[str, Any]) -> list[str]:
+    """What runs of the known stacks (wanted: see is_engine) or behaves like an engine. A docker
+    that does not answer is no "none", unless nothing runs."""
+    every = list(processes.processes())
+    outsiders = [f"{one['name']} (pid {one['pid']})" for one in outside.section({})["programs"]]
+    beside = [
+        podman.title(one)
+        for one in podman.running(every)
+        if one["signs"] or named(one["name"], one["image"], wanted)
+    ]
     try:
-        found = containers.inspect_all() or []
+        found = containers.inspect_all()
     except Failed:
         if shims():
             raise
-        return beside
-    ours = [c for c in found if c["State"]["Running"] and is_engine(c, signs)]
-    return [c["Name"].lstrip("/") for c in ours] + beside
+        return beside + outsiders
+    inside = containers.by_container(every)
+    ours = [
+        one["Name"].lstrip("/")
+        for one in found
+        if one["State"]["Running"]  # so it says of one in a loop of crashes, too
+        and (is_engine(one, wanted) or signs.of_container(one, inside.get(one["Id"], [])))
+    ]
+    return ours + beside + outsiders

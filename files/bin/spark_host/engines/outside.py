@@ -1,4 +1,5 @@
-"""Programs outside of any container that hold memory of the GPU. Only found, never ended.
+"""Programs outside of any container that behave like an engine: they hold memory of the GPU, or
+serve a model that they have loaded. Only found and named, never ended.
 
 That they listen on the API port is in listeners.py.
 """
@@ -10,20 +11,31 @@ from collections.abc import Iterator
 from typing import Any
 
 from run import places, processes
-from run.processes import Process, owner
+from run.processes import Process, owner, private_mib
+from run.servers import server_of
 
 from engines.signs import OPEN, has_cuda, shown
 
+# With less a server holds no model: one that waits for its first request has some 100 MiB.
+LOADED_MIB = 1024
+
 
 def found(running: list[Process]) -> Iterator[tuple[Process, str, list[str]]]:
-    """(process, its control groups, signs) of each, but for what ends with the desktop."""
+    """(process, its control groups, signs) of each, but for the desktop's own programs."""
     screens = places.with_screen()
     for one in running:
         groups = places.cgroups(one.pid)
         if not places.outside(groups) or places.PODMAN.search(groups):
             continue
-        if has_cuda(one.pid) and not places.whereabouts(groups, screens)["screen"]:
-            yield one, groups, [OPEN]
+        server, held = server_of(one.argv), has_cuda(one.pid)
+        loaded = private_mib(one.pid) if server and not held else 0.0
+        if not held and loaded < LOADED_MIB:
+            continue
+        # The desktop's own programs draw with it; what serves a model would end with the desktop.
+        if not server and places.whereabouts(groups, screens)["screen"]:
+            continue
+        size = f"holds {loaded:.0f} MiB" if loaded else OPEN
+        yield one, groups, [*([server] if server else []), size]
 
 
 def section(_: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from run.processes import Process, links
+from run.servers import server_of
 
 # A process that has it open has a CUDA context, and with it memory; a display has not.
 CUDA = "/dev/nvidia-uvm"
@@ -25,6 +26,12 @@ OPEN, HOST_IPC = "has the GPU open", "host IPC"
 def environment(container: dict[str, Any]) -> dict[str, str]:
     pairs = (one.partition("=") for one in container["Config"].get("Env") or ())
     return {name: value for name, _, value in pairs}
+
+
+def words(container: dict[str, Any]) -> list[str]:
+    """The command line that the container is started with."""
+    config = container["Config"]
+    return [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
 
 
 def gpu(container: dict[str, Any]) -> Iterator[str]:
@@ -64,18 +71,21 @@ def of_container(container: dict[str, Any], inside: Sequence[Process]) -> list[s
     found = list(dict.fromkeys(gpu(container)))
     if any(has_cuda(one.pid) for one in inside):
         found.append(OPEN)
-    memory = shares(container)
+    commands = [words(container), *(one.argv for one in inside)]
+    server, memory = next(filter(None, map(server_of, commands)), None), shares(container)
     on_network = (container.get("HostConfig") or {}).get("NetworkMode") == "host"
     # A rank of several, by a program that no list has: nothing else asks for both of these.
-    if not found and not (memory == HOST_IPC and on_network):
+    if not found and not (memory and server) and not (memory == HOST_IPC and on_network):
         return []
-    said = [*found, memory, "host network" if on_network else None]
+    said = [server, *found, memory, "host network" if on_network else None]
     return [one for one in said if one]
 
 
 def of_processes(running: Sequence[Process]) -> list[str]:
     """The same of a container of which nothing but its processes is known."""
-    return [OPEN] if any(has_cuda(one.pid) for one in running) else []
+    server = next(filter(None, (server_of(one.argv) for one in running)), None)
+    held = OPEN if any(has_cuda(one.pid) for one in running) else None
+    return [one for one in (server, held) if one]
 
 
 def has_cuda(pid: int) -> bool:

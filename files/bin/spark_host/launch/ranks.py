@@ -79,12 +79,14 @@ def save(folder: str, names: list[str]) -> dict[str, Any]:
 
 
 def keep_policy(name: str, start: str) -> str:
-    """Journal a container's restart policy and whether undo starts it again; the policy found."""
+    """Journal a container's restart policy and whether undo starts it again (start: "start", if it
+    runs now, or "leave"); the policy found."""
     code, out, err = run(["docker", "inspect", "--type", "container", name])
     if code:
         raise Failed(err.strip() or f"docker inspect {name}: exit status {code}")
     one = json.loads(out)[0]
     policy = containers.policy_of(one)
+    start = start if one["State"]["Running"] else "leave"
     if policy != "no" or start == "start":
         # By id: another container may get the same name later.
         journal.setting(f"restart.{name}.{one['Id'][:12]}", f"{one['Id']} {policy} {start}", "no")
