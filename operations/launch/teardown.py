@@ -7,7 +7,6 @@ from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from facts.run.unknown import Unknown
 from operations.engines.recognise import (
     Engine,
     by_podman,
@@ -113,9 +112,7 @@ def none_left(here: Here) -> Commands:
     + here: this host's share of the run
     """
     state = here.read()
-    if isinstance(state.outside, Unknown):
-        yield here.refuse(f"whether an engine runs outside of docker is {state.outside}")
-        return
+    here.known(state.outside, "programs outside of docker")
     left = [one for one in engines_on(state, here.job.known) if stays(here, one)]
     if left:
         told = "; ".join(f"{one.told}: {one.stop}" for one in left)
