@@ -57,10 +57,12 @@ def running(among: Sequence[Process] | None = None) -> Iterator[dict[str, Any]]:
             continue
         told = options(one.argv)
         by_podman = any(os.path.basename(word) == "podman" for word in one.argv)
+        user = processes.owner(one.pid)
+        if user == processes.GONE:  # since the list was made
+            continue
         if by_podman and {"id", "name", "bundle"} <= set(told):
             image = image_of(told["bundle"].rstrip("/"), told["id"])
             inside = signs.of_processes(descendants(one.pid, among))
-            user = processes.owner(one.pid)
             yield {"name": told["name"], "image": image, "user": user, "signs": inside}
 
 

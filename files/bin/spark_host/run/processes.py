@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from run.command import read
 
+GONE = "unknown"  # the owner of a process that has just ended
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 QUICK_MIB = 8  # what is larger is asked for exactly, which takes the kernel a walk over its pages
 PSS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
@@ -54,7 +55,7 @@ def owner(pid: int) -> str:
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
     except OSError:
-        return "unknown"
+        return GONE
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
