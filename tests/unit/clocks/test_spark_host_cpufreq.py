@@ -12,7 +12,7 @@ import pytest
 from tests.unit.on_host import module
 
 cpufreq = module("clocks.cpufreq")
-profile = module("clocks.profile")
+kept_clocks = module("clocks.kept")
 restore = module("undo.restore")
 crontab, holds, scopes = map(module, ("watchdogs.crontab", "watchdogs.holds", "systemd.scopes"))
 journal = module("run.journal")
@@ -253,7 +253,7 @@ def test_c07_the_profile_is_kept_and_put_on_neutral_before_the_daemon_goes(
     assert [(v["name"], v["verdict"]) for _, v in looked] == [("power profile", "restore")]
     failures = restore.give_back(looked)
     assert (kept.read_text(), failures) == ("power-saver", {})
-    assert profile.look(entry, here)["verdict"] == "same"
+    assert kept_clocks.look_profile(entry, here)["verdict"] == "same"
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_profile_chosen_by_somebody_since_is_left(
 ) -> None:
     monkeypatch.setattr(cpufreq, "profile", lambda: now)
     entry = {"name": cpufreq.PROFILE, "value": "power-saver", "ours": ["balanced"]}
-    assert profile.look(entry, {"LoadState": load})["verdict"] == word
+    assert kept_clocks.look_profile(entry, {"LoadState": load})["verdict"] == word
 
 
 def test_a_daemon_that_does_not_answer_leaves_the_rest_readable(

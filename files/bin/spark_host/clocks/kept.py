@@ -1,4 +1,4 @@
-"""Governors and clock caps as they were found: how they stand now, and given back."""
+"""Governors, caps and the power profile as they were found: how they stand, and given back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 from run.command import read
-from run.verdicts import Entry, set_since, subject, verdict
+from run.verdicts import Entry, Looked, set_since, subject, verdict
+from systemd import units
 
 from clocks import cpufreq
 
@@ -27,3 +28,20 @@ def look(entry: Entry) -> dict[str, Any]:
 def give(entry: Entry) -> None:
     with open(path_of(entry), "w") as file:
         file.write(entry["value"] + "\n")
+
+
+def daemon(_entries: list[Entry], _looked: Looked) -> dict[str, str]:
+    """What systemctl shows of power-profiles-daemon, which forgets no profile while it is down."""
+    return units.show([cpufreq.DAEMON])[cpufreq.DAEMON]
+
+
+def look_profile(entry: Entry, now: dict[str, str]) -> dict[str, Any]:
+    if now["LoadState"] == "not-found":
+        return verdict("gone", "power-profiles-daemon is not installed any more")
+    found = cpufreq.profile()
+    was = f"it was {entry['value']}, it is {found or 'out of force'}"
+    return set_since(entry, found, "", was) if found else verdict("restore", was)
+
+
+def give_profile(entry: Entry) -> None:
+    cpufreq.set_profile(entry["value"])

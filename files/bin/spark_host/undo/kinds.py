@@ -8,7 +8,6 @@ comes to life again wants the rest to be as it was.
 from __future__ import annotations
 
 from clocks import kept as clocks
-from clocks import profile
 from engines import kept as policies
 from engines import names
 from memory import sysctls
@@ -26,6 +25,7 @@ JOBS = (
     *(hook.partition("*")[0] for hook in starters.HOOKS),
 )
 FABRIC = "fabric links"
+PROFILE = (clocks.look_profile, clocks.give_profile, clocks.daemon)
 HELD = Kind("held units", together=lambda _: holds.rearm())
 KINDS = (
     Kind("files", ("/",), look=files.look, give=files.give),
@@ -39,7 +39,7 @@ KINDS = (
     Kind("image names", ("imagetag.",), "image name {}", names.look, names.give),
     Kind("units", ("unit.",), "unit {}", units.look, None, units.read, units.start),
     Kind("units of users", ("userunit.",), userunits.called, userunits.look, userunits.give),
-    Kind("profile", ("profile.",), "power profile", profile.look, profile.give, profile.read),
+    Kind("profile", ("profile.",), "power profile", *PROFILE),
     Kind("caps", ("cpu_max.",), "clock cap of {}", clocks.look, clocks.give),
     Kind("governors", ("governor.",), "governor of {}", clocks.look, clocks.give),
     HELD,
