@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from facts.state import HostState, state_of
+from inventory.host_settings import shipped
+from operations.look.parts import must_be_read
 from operations.look.preflight import complaints
+from operations.run.findings import Look
 from stacks.definition import Stack, load
 from tests.plan.made_job import commands, made_job
 from tests.plan.made_pair import (
@@ -204,6 +209,12 @@ def test_a_holder_that_could_not_be_read_refuses_nothing(
 ) -> None:
     pair[0]["holders"] = {"programs": [{"odd": 1}], "rest_mib": 30, "gpu_unread": None}
     assert said(stacks, pair) == []
+
+
+def test_what_a_job_must_have_read_are_parts_of_a_hosts_state() -> None:
+    look = Look(cluster(), 0, (state_of({}),), None, (), shipped(), settles=True)
+    parts = {one.name for one in fields(HostState)}
+    assert must_be_read(replace(look, settles=False)) < must_be_read(look) < parts
 
 
 @pytest.mark.parametrize("part", ["boot", "services", "cpufreq", "fabric", "memory", "crontab"])
