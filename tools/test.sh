@@ -18,7 +18,8 @@ tests() {
 
 stage "set-up" sh tools/setup.sh
 stage "lint" sh tools/lint.sh
-stage "unit and plan tests" tests unit -n 2 --dist loadfile tests/unit tests/plan
+stage "unit and plan tests" tests unit -n 2 --dist loadfile -m "$chosen" \
+    tests/unit tests/plan
 stage "lab up" python -m lab up
 stage "lab tests" tests lab -m "$chosen" tests/lab
 stage "fault tests" tests faults -m "$chosen" tests/faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deploys.steps.begin import full_read
 from operations.clocks import cpufreq, governor_owners, gpu
+from operations.engines import env_files
 from operations.memory import sysctl
 from operations.model import images, shards
 from operations.run import program
@@ -40,6 +41,9 @@ def pinned(here: Here) -> None:
         for gap in stack.unlocked:
             here.warn(f"passed over: {gap}")
         return
+    if stack.container and stack.container.env_files:
+        stage(here, "Secrets")
+        env_files.private(here, name=f"Files with secrets of {stack.name} are root's alone")
     stage(here, "Image by digest")
     images.present(here, name=f"Image of {stack.name} by digest")
     stage(here, "Shards by SHA-256")

@@ -252,7 +252,9 @@ class Bringing:
         for rank, answer in self.look(False, amiss).items():
             if answer["faults"]:
                 where = shards.directory(self.stack, job.cluster.model_dir)
-                told = shards.faults(job.hosts[rank], where, self.stack, answer, " even now")
+                other = shards.out_of_sight(self.stack, job.cluster.model_dir)
+                then = f" even now ({other})" if other else " even now"
+                told = shards.faults(job.hosts[rank], where, self.stack, answer, then)
                 raise FetchError(told)
             self.answers[rank] = answer
         for rank in ranks:

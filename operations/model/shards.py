@@ -84,6 +84,18 @@ def assess(look: Look) -> Iterator[Finding]:
         yield beside.judged("; ".join(names) or "nothing", True)
 
 
+def out_of_sight(stack: Stack, model_dir: str) -> str | None:
+    """What to do where a fetch would not help: its files are right, and the container is shown
+    only the links to them, which a fetch keeps."""
+    seen, top = mount(stack, model_dir), f"{model_dir}/{stack.model.directory}"
+    if not stack.model.cached_repository or not seen or f"{top}/".startswith(f"{seen[0]}/"):
+        return None
+    return (
+        f"the links of a cache lead out of {seen[0]}, which is all that the container sees, "
+        f"and a fetch keeps them: mount {top} in container.volumes of {stack.name}"
+    )
+
+
 def faults(host: Host, where: str, stack: Stack, answer: Mapping[str, Any], then: str) -> str:
     """All that is wrong on one host, as one message; then: what follows from it."""
     told = "\n    - ".join(answer["faults"][:SHOWN])
@@ -114,7 +126,9 @@ def _verify(state: State, host: Host, job: Job, stack: Stack, full: bool) -> boo
         return fail(state, host, job, str(error))
     job.figures.setdefault("shards", {})[host.name] = answer
     if answer["faults"]:
-        then = "; nothing is launched (deploys/fetch.py brings them, and only them)"
+        other = out_of_sight(stack, job.cluster.model_dir)
+        brings = "deploys/fetch.py brings them, and only them"
+        then = f"; nothing is launched ({other or brings})"
         return fail(state, host, job, faults(host, where, stack, answer, then))
     kept = answer["remembered_bytes"]
     host.log(

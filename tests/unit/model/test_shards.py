@@ -12,7 +12,7 @@ from pyinfra.api.operation import add_op
 from pyinfra.api.operations import run_ops
 
 from facts.run.program import END
-from operations.model.shards import verified
+from operations.model.shards import out_of_sight, verified
 from operations.run.detached import told, volume
 from operations.run.job import Here
 from tests.plan.made_job import commands, made_job
@@ -51,3 +51,30 @@ def test_no_time_is_promised_for_files_of_unknown_size() -> None:
     known = {"what": "brought", "done": 2**30, "total": 3 * 2**30, "seconds": 2.0}
     assert told(known) == "1.00 GiB of 3.00 GiB brought, 512.0 MiB/s, about 4 s left"
     assert told(known | {"total": 0}) == "1.00 GiB brought"
+
+
+@pytest.mark.parametrize(
+    ("directory", "volume", "helps"),
+    [
+        ("hub/models--lab--tiny", "{{ model_dir }}/{{ model.directory }}:/models", False),
+        ("hub/models--lab--tiny", "{{ model_dir }}/hub/models--lab--tiny/snapshots:/m:ro", False),
+        ("hub/models--lab--tiny", "{{ model_dir }}:/models:ro", True),
+        ("hub/models--lab--tiny", "{{ model_dir }}/hub/models--lab--tiny:/models:ro", True),
+        ("lab", "{{ model_dir }}/{{ model.directory }}:/models", True),
+    ],
+)
+def test_where_a_fetch_keeps_the_links_the_mount_is_named_instead(
+    tmp_path: Path, directory: str, volume: str, helps: bool
+) -> None:
+    stack = locked("lab", tmp_path / "locks")
+    assert stack.container is not None
+    stack = stack.model_copy(
+        update={
+            "container": stack.container.model_copy(update={"volumes": (volume,)}),
+            "model": stack.model.model_copy(update={"directory": directory}),
+        }
+    )
+    said = out_of_sight(stack, "/srv/models")
+    assert (said is None) is helps
+    if said:
+        assert "mount /srv/models/hub/models--lab--tiny in container.volumes of lab" in said
