@@ -29,7 +29,7 @@ def trouble(text: str) -> str | None:
     try:
         re.compile(text)
         tree = _sre.parse(text)
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
         return f"is no regular expression ({error})"
     return _explodes(tree)
 

@@ -70,8 +70,8 @@ def syntax_error(text: str) -> str | None:
         return next((why for one in tree.find_all(nodes.Node) if (why := _too_much(one))), None)
     except TemplateError as error:
         return error.message
-    except RecursionError:
-        return "nested too deeply"
+    except (RecursionError, ValueError, OverflowError):
+        return "nested too deeply, or a number of thousands of digits"
 
 
 def _too_much(node: nodes.Node) -> str | None:
