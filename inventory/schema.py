@@ -35,8 +35,9 @@ BOND_DEVICE = "bond0"
 # Modes in which a hash picks the member for each packet: netplan(5).
 HASHING = ("802.3ad", "balance-xor", "balance-tlb")
 HashPolicy = Literal["layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4"]
+_INTERFACE_NAMES = "Linux interface names (at most 15 characters, no slash, no space)"
 # pyinfra takes these for groups of hosts.
-_RESERVED_NAMES = frozenset({"all", "head", "workers", "local"})
+RESERVED_NAMES = frozenset({"all", "head", "workers", "local"})
 
 
 class InventoryError(Exception):
@@ -63,7 +64,8 @@ class Ssh(Record):
 class Node(Record):
     """One host. `address` is for management, `fabric_address` is its end of the fast link.
 
-    `rail2_address` is its end of the second link in mode dual-rail, None in the other modes.
+    `rail2_address` is its end of the second link in mode dual-rail, None in the other modes;
+    `interfaces` are its own names, cable by cable, where they are not those of the fabric.
     """
 
     name: Label = Field(description="a host name of a-z, 0-9 and - (no dots)")
@@ -72,6 +74,9 @@ class Node(Record):
     )
     fabric_address: FabricAddress = Field(description="an IPv4 address")
     rail2_address: FabricAddress | None = Field(default=None, description="an IPv4 address")
+    interfaces: tuple[Interface, ...] | None = Field(
+        default=None, min_length=1, max_length=8, description=_INTERFACE_NAMES
+    )
     _rank: int = PrivateAttr(default=0)
 
     @property
@@ -94,7 +99,7 @@ class Fabric(Record):
     interfaces: tuple[Interface, ...] = Field(
         min_length=1,
         max_length=8,
-        description="Linux interface names (at most 15 characters, no slash, no space)",
+        description=_INTERFACE_NAMES,
     )
     # 9216 is the largest frame ConnectX-7 offers; below 1280 IPv6 stops working.
     mtu: Whole = Field(default=9000, ge=1280, le=9216, description="1280 to 9216 (bytes)")
@@ -108,11 +113,6 @@ class Fabric(Record):
     transmit_hash_policy: HashPolicy | None = Field(
         default=None, description="layer2, layer2+3, layer3+4, encap2+3 or encap3+4"
     )
-
-    @property
-    def device(self) -> str:
-        """The interface that carries `fabric_address`: the bond, or the first one named."""
-        return BOND_DEVICE if self.mode == "bond" else self.interfaces[0]
 
 
 # No CPU or GPU of such a machine runs below or above these.
@@ -183,11 +183,19 @@ class Cluster(Record):
         """The subnet that all fabric addresses are in (in mode dual-rail: those of rail 1)."""
         return _network(self.head.fabric_address, self.fabric.prefix)
 
+    def interfaces(self, node: Node) -> tuple[str, ...]:
+        """The fabric's physical interfaces on one host, in the order of the cables."""
+        return node.interfaces or self.fabric.interfaces
+
+    def device(self, node: Node) -> str:
+        """The interface that carries `fabric_address`: the bond, or the first one named."""
+        return BOND_DEVICE if self.fabric.mode == "bond" else self.interfaces(node)[0]
+
     def rails(self, node: Node) -> list[tuple[str, str]]:
         """[(device, IPv4 address)] of a host on the fabric: one, in mode dual-rail two."""
-        found = [(self.fabric.device, node.fabric_address)]
+        found = [(self.device(node), node.fabric_address)]
         if self.fabric.mode == "dual-rail" and node.rail2_address:
-            found.append((self.fabric.interfaces[1], node.rail2_address))
+            found.append((self.interfaces(node)[1], node.rail2_address))
         return found
 
     @property
@@ -243,7 +251,7 @@ def cross_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
     for key in ("fabric_address", "rail2_address"):
         yield from _subnet(nodes, key, fabric.get("prefix", 24))
     yield from _rails(nodes, fabric)
-    yield from _interfaces(fabric)
+    yield from _interfaces(nodes, fabric)
     yield from _hash_policy(fabric)
     yield from _clocks(data)
     yield from _stacks(data)
@@ -262,8 +270,8 @@ def _nodes(data: Mapping[str, Any]) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
 
 def _names(nodes: list[tuple[Loc, Mapping[str, Any]]]) -> Iterator[Mistake]:
     for loc, node in nodes:
-        if node.get("name") in _RESERVED_NAMES:
-            text = f"{node['name']!r} found; {', '.join(sorted(_RESERVED_NAMES))} are names that "
+        if node.get("name") in RESERVED_NAMES:
+            text = f"{node['name']!r} found; {', '.join(sorted(RESERVED_NAMES))} are names that "
             yield Mistake((*loc, "name"), text + "pyinfra uses itself, another one expected")
 
 
@@ -334,23 +342,32 @@ def _inside(address: Any, network: ipaddress.IPv4Network) -> bool:
         return False
 
 
-def _interfaces(fabric: Mapping[str, Any]) -> Iterator[Mistake]:
-    names = fabric.get("interfaces")
-    if not isinstance(names, list | tuple):
+def _interfaces(
+    nodes: list[tuple[Loc, Mapping[str, Any]]], fabric: Mapping[str, Any]
+) -> Iterator[Mistake]:
+    """The names of the fabric's ports, for all hosts and those of single ones."""
+    common = fabric.get("interfaces")
+    for loc, names in ((("fabric",), common), *((loc, n.get("interfaces")) for loc, n in nodes)):
+        if not isinstance(names, list | tuple):
+            continue
+        here = (*loc, "interfaces")
+        yield from _repeated([((*here, i), name) for i, name in enumerate(names)])
+        for index, name in enumerate(names):
+            if name in {"lo", BOND_DEVICE}:
+                text = f"{name!r} found; the physical interfaces of the fabric expected"
+                yield Mistake((*here, index), text)
+        if names is not common and isinstance(common, list | tuple) and len(names) != len(common):
+            text = f"{len(names)} found; as many as fabric.interfaces has, {len(common)}, expected"
+            yield Mistake(here, text)
+    if not isinstance(common, list | tuple):
         return
-    yield from _repeated([(("fabric", "interfaces", i), name) for i, name in enumerate(names)])
-    for index, name in enumerate(names):
-        if name in {"lo", BOND_DEVICE}:
-            text = f"{name!r} found; the physical interfaces of the fabric expected"
-            yield Mistake(("fabric", "interfaces", index), text)
-    mode = fabric.get("mode", "bond")
-    here = ("fabric", "interfaces")
-    if mode == "bond" and len(names) < 2:
-        yield Mistake(here, f"{len(names)} found; mode {mode} needs 2 or more (or mode: single)")
-    if mode == "dual-rail" and len(names) != 2:
-        yield Mistake(here, f"{len(names)} found; mode dual-rail needs exactly 2 (rail 1, rail 2)")
-    if mode == "single" and len(names) != 1:
-        yield Mistake(here, f"{len(names)} found; mode single needs exactly 1")
+    mode, here = fabric.get("mode", "bond"), ("fabric", "interfaces")
+    if mode == "bond" and len(common) < 2:
+        yield Mistake(here, f"{len(common)} found; mode {mode} needs 2 or more (or mode: single)")
+    if mode == "dual-rail" and len(common) != 2:
+        yield Mistake(here, f"{len(common)} found; mode dual-rail needs exactly 2 (rail 1, rail 2)")
+    if mode == "single" and len(common) != 1:
+        yield Mistake(here, f"{len(common)} found; mode single needs exactly 1")
 
 
 def _hash_policy(fabric: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -9,21 +9,11 @@ from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from facts.network.fabric import Fabric, Link
+from operations.network.cables import carrier_of
 from operations.pair.identity import faults
 from operations.run import remote
 from operations.run.job import Commands, Here, Job, fail, step
 from operations.run.remote import RemoteError
-
-
-def carrier_of(address: str, fabric: Fabric) -> Link | None:
-    """The link that holds an IPv4 address now, whatever the owner's file wants."""
-    held = (
-        link
-        for link in fabric.links.values()
-        if any(each.split("/")[0] == address for each in link.addresses)
-    )
-    return next(held, None)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ the owner could not take back by editing the text."""
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from facts.look.discovered import Discovered, Port
 from facts.network.fabric import Bond, Fabric
 from facts.state import HostState
-from inventory.schema import BOND_DEVICE, HASHING, Cluster, HashPolicy
+from inventory.schema import BOND_DEVICE, HASHING, RESERVED_NAMES, Cluster, HashPolicy
 from inventory.values import AbsolutePath, Label, ManagementAddress
 from operations.engines.recognise import by_podman, containers_of, engines, foreign
 from operations.network.judge import usable
@@ -29,6 +30,7 @@ FREE_NETWORKS = ("10.0.0.0/24", "192.168.200.0/24", "10.77.0.0/24")
 FABRIC_MBPS = 25000  # a port of that speed or more is no management port
 # enp1s0f0np0 and enP2p1s0f0np0 are two PCIe functions of one QSFP cage of a Spark.
 NAME = re.compile(r"en(?P<domain>P\d+)?(?P<rest>p\d+s\d+.*)")
+PREFIXES = range(8, 31)  # as inventory/schema.py has it
 DEFAULT_STACK = "glm53-sglang-nvfp4"
 MTU = 9000  # seed 000: the pair's fabric runs with 9000 bytes
 
@@ -59,7 +61,8 @@ def fabric_ports(seen: Seen) -> list[Port]:
         for link in seen.fabric.links.values()
         if any(address.split("/")[0] == seen.address for address in link.addresses)
     }
-    free = [p for p in seen.found.ports if p.name not in busy and not p.wireless]
+    ports = [p for p in seen.found.ports if not p.wireless and not p.virtual]
+    free = [p for p in ports if p.name not in busy]
     masters = {p.name: getattr(seen.fabric.links.get(p.name), "master", None) for p in free}
     ours = {name for names in seen.found.hcas.values() for name in names}
     rdma = [p for p in free if p.name in ours or masters[p.name] in ours]
@@ -88,32 +91,69 @@ def bond_members(hosts: Sequence[Seen]) -> list[str]:
     return list(named.pop()) if len(named) == 1 and all(members) else []
 
 
-def interfaces(hosts: Sequence[Seen]) -> list[str]:
-    """The ports to name: a bond's, else those with a cable on every host, else all that all have.
+def held(seen: Seen) -> dict[str, ipaddress.IPv4Interface]:
+    """{port of the fabric: its address}, link-local ones not counted."""
+    found = {}
+    for name in (name for cage in cages(seen) for name in cage.interfaces):
+        link = seen.fabric.links.get(name)
+        text = next(filter(usable, link.addresses), None) if link else None
+        if text:
+            found[name] = ipaddress.IPv4Interface(text)
+    return found
 
-    One file names them for all hosts, so only ports of the same name on all of them count.
+
+def joined(hosts: Sequence[Seen]) -> list[tuple[str, ...]]:
+    """Ports in one subnet, one of each host, which a cable joins then."""
+    found = []
+    for address in held(hosts[0]).values():
+        there = [[n for n, a in held(s).items() if a.network == address.network] for s in hosts]
+        if all(len(names) == 1 for names in there):
+            found.append(tuple(names[0] for names in there))
+    return [ends for ends in found if [one[0] for one in found].count(ends[0]) == 1]
+
+
+def astray(hosts: Sequence[Seen], place: str) -> bool:
+    """Do the ports of one name on all hosts have addresses, and no subnet in common?"""
+    nets = []
+    for seen in hosts:
+        mine = {n for cage in cages(seen) if cage.interfaces[0] == place for n in cage.interfaces}
+        nets.append({a.network for name, a in held(seen).items() if name in mine})
+    return all(nets) and not set.intersection(*nets)
+
+
+def interfaces(hosts: Sequence[Seen]) -> list[tuple[str, ...]]:
+    """The ports to name, by host and in the order of the cables: a bond's, else those with a cable
+    on every host, else all that all have.
+
+    Ports of the same name are taken to be joined, unless a subnet or the only cable of each host
+    says otherwise; ports that lead to different hosts are no bond.
     """
     bonded = bond_members(hosts)
     if bonded:
-        return bonded
+        return [tuple(bonded)] * len(hosts)
+    crossed = [ends for ends in joined(hosts) if len(set(ends)) > 1]
+    if crossed:
+        return [(name,) for name in crossed[0]]
     plugged = [[c.interfaces[0] for c in cages(seen) if c.carrier] for seen in hosts]
     there = [[c.interfaces[0] for c in cages(seen)] for seen in hosts]
-    return common(plugged) or common(there)
+    if not common(plugged) and {len(names) for names in plugged} == {1}:
+        return [tuple(names) for names in plugged]
+    names = common(plugged) or common(there)
+    straight = [name for name in names if not astray(hosts, name)] or names[:1]
+    if names:
+        return [tuple(straight)] * len(hosts)
+    # None of one name: by their place, where every host has as many.
+    whole = len({len(mine) for mine in there}) == 1
+    return [tuple(mine) if whole else () for mine in there]
 
 
-def rails(hosts: Sequence[Seen]) -> dict[str, list[ipaddress.IPv4Interface]]:
-    """{port: address by host} of two ports that have a subnet each, the same one on every host;
-    none when there are not just two of them. The twins of one cable may be the two rails."""
-    found: dict[str, list[ipaddress.IPv4Interface]] = {}
-    for name in common([[i for c in cages(seen) for i in c.interfaces] for seen in hosts]):
-        links = [seen.fabric.links.get(name) for seen in hosts]
-        texts = [next(filter(usable, link.addresses), None) if link else None for link in links]
-        held = [ipaddress.IPv4Interface(text) for text in texts if text]
-        if len(held) == len(hosts) and len({one.network for one in held}) == 1:
-            found[name] = held
-    networks = {held[0].network for held in found.values()}
+def rails(hosts: Sequence[Seen]) -> list[tuple[str, ...]]:
+    """Two ports that have a subnet each, by host; none when there are not just two of them. The
+    twins of one cable may be the two rails."""
+    found = joined(hosts)
+    networks = {held(hosts[0])[ends[0]].network for ends in found}
     whole = len(found) == len(networks) == 2 and len({n.prefixlen for n in networks}) == 1
-    return found if whole and not bond_members(hosts) else {}
+    return list(zip(*found, strict=True)) if whole and not bond_members(hosts) else []
 
 
 def common(lists: Sequence[Sequence[str]]) -> list[str]:
@@ -137,16 +177,21 @@ def used(hosts: Sequence[Seen]) -> list[ipaddress.IPv4Network]:
     return [ipaddress.IPv4Interface(text).network for text in texts]
 
 
-def addressing(hosts: Sequence[Seen], names: Sequence[str]) -> tuple[list[str], int, str | None]:
-    """(fabric address by host, prefix, why they are only a proposal)."""
-    found = [fabric_address(seen, names) for seen in hosts]
+def addressing(
+    hosts: Sequence[Seen], names: Sequence[Sequence[str]]
+) -> tuple[list[str], int, str | None]:
+    """(fabric address by host, prefix, why they are only a proposal); names: ports by host."""
+    found = [fabric_address(seen, mine) for seen, mine in zip(hosts, names, strict=True)]
     there = [address for address in found if address]
     told = f"found: {', '.join(str(a) if a else 'none' for a in found)}"
     if len({a.network for a in there}) == 1 and len({a.ip for a in there}) == len(there):
         network = there[0].network
-        free = (str(ip) for ip in network.hosts() if ip not in {a.ip for a in there})
-        filled = [str(a.ip) if a else next(free) for a in found]
-        return filled, network.prefixlen, None if len(there) == len(hosts) else told
+        spare = (ip for ip in network.hosts() if ip not in {a.ip for a in there})
+        free = list(itertools.islice(spare, len(hosts) - len(there)))
+        # A subnet that has no room for all hosts, or that the schema would not take, is none.
+        if len(there) + len(free) == len(hosts) and network.prefixlen in PREFIXES:
+            filled = [str(a.ip if a else free.pop(0)) for a in found]
+            return filled, network.prefixlen, None if len(there) == len(hosts) else told
     taken = used(hosts)
     offers = [ipaddress.IPv4Network(text) for text in FREE_NETWORKS]
     offer = next((n for n in offers if not any(n.overlaps(t) for t in taken)), offers[0])
@@ -163,12 +208,14 @@ def valid(kind: Any, value: str) -> bool:
 
 def node_names(hosts: Sequence[Seen]) -> list[str]:
     """Host names as labels, each once; spark1, spark2 ... where a name cannot be one."""
+    own = [seen.found.hostname.split(".")[0].lower() for seen in hosts]
     names: list[str] = []
-    for number, seen in enumerate(hosts, start=1):
-        name = seen.found.hostname.split(".")[0].lower()
-        reserved = ("all", "head", "workers", "local")
-        good = valid(Label, name) and name not in reserved and name not in names
-        names.append(name if good else f"spark{number}")
+    for number, name in enumerate(own, start=1):
+        if not valid(Label, name) or name in RESERVED_NAMES or name in names:
+            spare = (f"spark{n}" for n in itertools.chain([number], itertools.count(1)))
+            names.append(next(one for one in spare if one not in (*names, *own)))
+        else:
+            names.append(name)
     return names
 
 
@@ -256,13 +303,15 @@ def remarks(seen: Seen, known: Sequence[Stack]) -> list[str]:
 def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -> dict[str, Any]:
     """What the template takes. ssh: user, and port, key, config_file where they were given."""
     two = rails(hosts)
-    names = list(two) or interfaces(hosts)
-    addresses, prefix, why = addressing(hosts, names)
+    named = two or interfaces(hosts)
+    names = named[0]
+    addresses, prefix, why = addressing(hosts, named)
     titles = node_names(hosts)
     bonded = bond_members(hosts)
     mode = "dual-rail" if two else "single" if len(names) == 1 else "bond"
     bond = hosts[0].fabric.bonds.get(BOND_DEVICE) if bonded else None
-    links = [seen.fabric.links.get(BOND_DEVICE if bonded else n) for seen in hosts for n in names]
+    devices = zip(hosts, [(BOND_DEVICE,)] * len(hosts) if bonded else named, strict=True)
+    links = [seen.fabric.links.get(name) for seen, mine in devices for name in mine]
     stack, rollback = stacks(hosts, known)
     root, found = model_root(hosts, known)
     return {
@@ -272,7 +321,8 @@ def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -
                 "name": titles[rank],
                 "address": management(seen),
                 "fabric_address": addresses[rank],
-                "rail2_address": str(two[names[1]][rank].ip) if two else None,
+                "rail2_address": str(held(seen)[two[rank][1]].ip) if two else None,
+                "interfaces": list(named[rank]) if named[rank] != names else None,
                 "remarks": remarks(seen, known),
             }
             for rank, seen in enumerate(hosts)
@@ -281,7 +331,7 @@ def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -
         "mode": mode,
         "bond_mode": bond.mode if bond else "active-backup",
         "hash_policy": hash_policy(bond) if bond else None,
-        "interfaces": names,
+        "interfaces": list(names),
         "mtu": MTU,
         "mtu_found": sorted({link.mtu for link in links if link}),
         "prefix": prefix,

@@ -10,7 +10,7 @@ from facts.model.images import Images
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from facts.systemd.boot import Boot
-from inventory.schema import Cluster
+from inventory.schema import Cluster, Node
 from operations.model import images
 from operations.run.findings import Line
 from stacks.definition import Stack
@@ -69,10 +69,10 @@ def memory_line(states: Sequence[HostState]) -> Line:
     return Line("memory", told, "ok" if min(known) > 0.99 * max(known) else "drift")
 
 
-def mtus(cluster: Cluster, state: HostState) -> str | None:
+def mtus(cluster: Cluster, node: Node, state: HostState) -> str | None:
     if isinstance(state.fabric, Unknown):
         return None
-    names = dict.fromkeys((cluster.fabric.device, *cluster.fabric.interfaces))
+    names = dict.fromkeys((cluster.device(node), *cluster.interfaces(node)))
     links = [state.fabric.links.get(name) for name in names]
     return "/".join("absent" if link is None else str(link.mtu) for link in links)
 
@@ -85,6 +85,8 @@ def lines(cluster: Cluster, states: Sequence[HostState]) -> list[Line]:
 
     def machines(name: str, ask: Callable[[Machine], str | None], note: str = "") -> Line:
         return over(name, lambda state: of_machine(state, ask), note)
+
+    links = f"MTU {cluster.device(cluster.head)} and members"
 
     return [
         over("kernel", lambda s: of_boot(s, lambda b: b.kernel)),
@@ -99,7 +101,7 @@ def lines(cluster: Cluster, states: Sequence[HostState]) -> list[Line]:
         machines("GPU driver", gpu_driver),
         machines("GPU firmware", gpu_vbios),
         machines("NIC firmware", nic_firmware),
-        over(f"MTU {cluster.fabric.device} and members", lambda s: mtus(cluster, s)),
+        alike(links, [mtus(cluster, *one) for one in zip(cluster.nodes, states, strict=True)]),
     ]
 
 

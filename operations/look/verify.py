@@ -11,7 +11,7 @@ from rich.console import Console
 from facts.network.fabric import Fabric
 from facts.run.unknown import Unknown
 from facts.state import HostState, unread
-from inventory.schema import Cluster
+from inventory.schema import Cluster, Node
 from operations.launch import rdma
 from operations.look import parity
 from operations.look.page import Column, Page, document, rendered
@@ -32,10 +32,10 @@ def states_of(job: Job) -> list[HostState]:
     return [unread(why) if (why := job.why_absent(host)) else job.read(host) for host in job.hosts]
 
 
-def severed(cluster: Cluster, state: HostState) -> bool:
+def severed(cluster: Cluster, node: Node, state: HostState) -> bool:
     """Is no cable of the fabric left on a host? False where a port was not read or not found."""
     found = state.fabric.links if isinstance(state.fabric, Fabric) else {}
-    ports = cluster.fabric.interfaces
+    ports = cluster.interfaces(node)
     return all(name in found and not found[name].carrier for name in ports)
 
 
@@ -58,7 +58,7 @@ def serving(job: Job, stack: Stack, states: list[HostState]) -> Finding:
     cut = [
         node.name
         for node, state in zip(job.cluster.nodes, states, strict=True)
-        if severed(job.cluster, state)
+        if severed(job.cluster, node, state)
     ]
     if cut:
         told = f"not asked: no cable of the fabric carries on {', '.join(cut)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from facts.network.fabric import Fabric
 from inventory.schema import Cluster, Node
@@ -19,7 +19,7 @@ def socket_faults(cluster: Cluster, spec: RankSpec, fabric: Fabric) -> Iterator[
     """Interfaces in the environment that this host will not have, or without an IPv4 address."""
     for name in SOCKET_VARIABLES:
         interface = spec.env.get(name)
-        if not interface or interface == cluster.fabric.device:
+        if not interface or interface == cluster.device(cluster.nodes[spec.rank]):
             continue  # empty is said elsewhere; the fabric's own is converged before the launch
         link = fabric.links.get(interface)
         if link is None:
@@ -60,18 +60,4 @@ def name_advice(spec: RankSpec, fabric: Fabric) -> Iterator[str]:
             f"{spec.host}: /etc/hosts puts {name} on 127.*, and {spec.stack} "
             f"{'names it (' + asks[0] + ')' if asks else 'lets gloo ask for it'}; the other ranks "
             "would be sent to themselves: give it its fabric address there"
-        )
-
-
-def cable_advice(cluster: Cluster, fabrics: Sequence[Fabric]) -> Iterator[str]:
-    """Interfaces that have no cable on any host."""
-    if cluster.fabric.mode == "single":
-        return
-    links = {n: [f.links.get(n) for f in fabrics] for n in cluster.fabric.interfaces}
-    bare = [n for n, found in links.items() if all(k and k.up and not k.carrier for k in found)]
-    rest = [n for n in links if n not in bare]
-    if bare and len(rest) == 1:
-        yield (
-            f"no cable in {', '.join(bare)} on any host: with one cable, mode single with "
-            f"interfaces [{rest[0]}] is recommended"
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from facts.network.fabric import Fabric
 from inventory.schema import BOND_DEVICE, Cluster, Node
 from operations.engines.recognise import outsiders
+from operations.network import cables as wiring
 from operations.network import comm
 from operations.network.gids import fabric_facts, hca_addresses
 from operations.network.judge import advice, care_faults, case, volatile, why_not_converged
@@ -14,10 +15,10 @@ from operations.network.obstacles import complaints
 from operations.run.findings import Finding, Look, Wanted, aside
 
 
-def cables(cluster: Cluster, fabric: Fabric) -> Iterator[Finding]:
+def cables(cluster: Cluster, node: Node, fabric: Fabric) -> Iterator[Finding]:
     """Each fabric port's own link; a bond with one member left still carries everything."""
     wanted, bond = cluster.fabric, fabric.bonds.get(BOND_DEVICE)
-    for name in wanted.interfaces:
+    for name in cluster.interfaces(node):
         line, link = Wanted("fabric", f"link {name}", "up"), fabric.links.get(name)
         if link is None:
             yield line.judged("absent", False)
@@ -70,7 +71,7 @@ def assess(look: Look) -> Iterator[Finding]:
     line = Wanted("fabric", "fabric", f"{rails}, MTU {cluster.fabric.mtu}")
     if not isinstance(fabric, Fabric):
         yield line.unread(fabric)
-        for name in cluster.fabric.interfaces:
+        for name in cluster.interfaces(node):
             yield Wanted("fabric", f"link {name}", "up").unread(fabric)
         return
     now = case(cluster, node, fabric)
@@ -83,9 +84,11 @@ def assess(look: Look) -> Iterator[Finding]:
     if why and look.launches:  # what a teardown leaves running, it must not be laid under
         refuse = [*refuse, *under_programs(look)]
     yield line.judged("; ".join(seen), not why, refuse if look.settles else ())
-    yield from cables(cluster, fabric)
+    yield from cables(cluster, node, fabric)
     yield roce(cluster, node, fabric)
     all_read = [state.fabric for state in look.states if isinstance(state.fabric, Fabric)]
-    yield aside("advice", comm.cable_advice(cluster, all_read))
+    if len(all_read) == len(look.states):
+        yield aside("advice", wiring.advice(cluster, all_read))
+        yield aside("refuse", wiring.crossed(cluster, all_read) if look.settles else ())
     yield aside("advice", comm.twin_advice(cluster, node, fabric))
     yield aside("advice", advice(now))

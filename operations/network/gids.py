@@ -26,7 +26,7 @@ def roce_v2_index(fabric: Fabric, hca: str, address: str) -> int | None:
 def hca_addresses(cluster: Cluster, rank: int, fabric: Fabric) -> dict[str, str]:
     """{RDMA device on the fabric: the address that it shall be reached at}, by its link."""
     node = cluster.nodes[rank]
-    held = dict.fromkeys((cluster.fabric.device, *cluster.fabric.interfaces), node.fabric_address)
+    held = dict.fromkeys((cluster.device(node), *cluster.interfaces(node)), node.fabric_address)
     held |= dict(cluster.rails(node))
     return {h.name: a for h in fabric.hcas for g in h.gids if (a := held.get(g.interface))}
 
@@ -37,7 +37,7 @@ def fabric_facts(cluster: Cluster, rank: int, fabric: Fabric) -> FabricFacts:
     on = hca_addresses(cluster, rank, fabric)
     indexes = {hca: roce_v2_index(fabric, hca, address) for hca, address in on.items()}
     return FabricFacts(
-        interface=cluster.fabric.device,
+        interface=cluster.device(node),
         address=node.fabric_address,
         cidr=str(cluster.fabric_range),
         hcas=tuple(on),

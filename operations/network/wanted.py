@@ -51,7 +51,7 @@ class WantedFabric:
 
 
 def wanted(cluster: Cluster, node: Node) -> WantedFabric:
-    fabric, ports = cluster.fabric, cluster.fabric.interfaces
+    fabric, ports = cluster.fabric, cluster.interfaces(node)
     held = {device: (f"{address}/{fabric.prefix}",) for device, address in cluster.rails(node)}
     bond = None
     if fabric.mode == "bond":

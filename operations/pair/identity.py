@@ -15,6 +15,7 @@ from gates.client import NoAnswer, Reply
 from gates.tunnel import tunnel
 from inventory.schema import Cluster
 from operations.engines.recognise import containers_of, engines, strays
+from operations.network.cables import uneven
 from operations.network.comm import name_advice, socket_faults
 from operations.network.gids import fabric_facts
 from operations.network.judge import case, why_not_converged
@@ -163,8 +164,8 @@ def assess(look: Look) -> Iterator[Finding]:
     """The rank of one host; before a launch, what the ranks would be to each other."""
     yield rank_line(look)
     fabric = look.state.fabric
-    read = not any(isinstance(state.fabric, Unknown) for state in look.states)
-    if not look.launches or not read or isinstance(fabric, Unknown):
+    fabrics = [one.fabric for one in look.states if not isinstance(one.fabric, Unknown)]
+    if not look.launches or len(fabrics) < len(look.states) or isinstance(fabric, Unknown):
         return
     try:
         made = specs(look.cluster, look.stack, look.states)
@@ -172,6 +173,8 @@ def assess(look: Look) -> Iterator[Finding]:
         yield aside("refuse", error.lines)
         return
     yield aside("refuse", check_pair(made))
+    if not look.settles and unlike(look):
+        yield aside("refuse", uneven(look.cluster, fabrics))
     yield aside("refuse", socket_faults(look.cluster, made[look.rank], fabric))
     yield aside("advice", name_advice(made[look.rank], fabric))
 

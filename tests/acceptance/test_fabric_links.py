@@ -14,7 +14,7 @@ from tests.acceptance.look import read
 HEADERS_BYTES = 28  # IPv4 and ICMP headers are part of the MTU
 
 
-def test_bond_is_up_on_every_wanted_member(host: Host, cluster: Cluster) -> None:
+def test_bond_is_up_on_every_wanted_member(host: Host, cluster: Cluster, node: Node) -> None:
     if cluster.fabric.mode != "bond":
         pytest.skip(f"fabric.mode is {cluster.fabric.mode}")
     text = read(
@@ -22,12 +22,14 @@ def test_bond_is_up_on_every_wanted_member(host: Host, cluster: Cluster) -> None
     )
     mode = text.splitlines()[-1].split()[0]
     members = dict(re.findall(r"Slave Interface: (\S+)\nMII Status: (.+)", text))
-    assert members == dict.fromkeys(cluster.fabric.interfaces, "up")
+    assert members == dict.fromkeys(cluster.interfaces(node), "up")
     assert mode == cluster.fabric.bond_mode
 
 
-def test_mtu_is_as_wanted_on_the_fabric_and_its_members(host: Host, cluster: Cluster) -> None:
-    names = dict.fromkeys((cluster.fabric.device, *cluster.fabric.interfaces))
+def test_mtu_is_as_wanted_on_the_fabric_and_its_members(
+    host: Host, cluster: Cluster, node: Node
+) -> None:
+    names = dict.fromkeys((cluster.device(node), *cluster.interfaces(node)))
     paths = [f"/sys/class/net/{name}/mtu" for name in names]
     text = read(host, f"grep -H . {shlex.join(paths)}")
     assert text.splitlines() == [f"{path}:{cluster.fabric.mtu}" for path in paths]
@@ -48,9 +50,9 @@ def test_fabric_address_is_on_its_device_and_on_no_other(
 
 
 def test_netplan_files_of_the_fabric_are_readable_by_root_only(
-    host: Host, cluster: Cluster
+    host: Host, cluster: Cluster, node: Node
 ) -> None:
-    names = "|".join(re.escape(n) for n in (BOND_DEVICE, *cluster.fabric.interfaces))
+    names = "|".join(re.escape(n) for n in (BOND_DEVICE, *cluster.interfaces(node)))
     found = f"grep -lE {shlex.quote(names)} /etc/netplan/*.yaml"
     files = read(host, f"{found} | xargs stat --format '%a %U %n'").splitlines()
     assert files

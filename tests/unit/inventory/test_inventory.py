@@ -64,7 +64,7 @@ def test_the_pair_loads_with_ranks_and_defaults(tmp_path: Path) -> None:
     assert (cluster.ssh.port, cluster.fabric.bond_mode) == (22, "active-backup")
     assert cluster.policy.foreign_containers == "refuse"
     assert cluster.tags.hold == "SPARK-HELD"
-    assert cluster.fabric.device == "bond0"
+    assert cluster.device(cluster.head) == "bond0"
     assert str(cluster.fabric_network) == "10.0.0.0/24"
 
 
@@ -85,7 +85,7 @@ def test_two_rails_are_two_devices_and_one_range(tmp_path: Path) -> None:
     path = tmp_path / "pair.yaml"
     path.write_text(RAILS, encoding="utf-8")
     made = schema.load(path)
-    assert made.fabric.device == "enp1s0f0np0"
+    assert made.device(made.head) == "enp1s0f0np0"
     assert made.rails(made.nodes[1]) == [("enp1s0f0np0", "10.0.0.2"), ("enp1s0f1np1", "10.0.1.2")]
     assert str(made.fabric_range) == "10.0.0.0/23"
     assert str(made.fabric_network) == "10.0.0.0/24"
@@ -153,7 +153,8 @@ def test_without_a_bond_the_first_interface_carries_the_address(tmp_path: Path) 
     path = tmp_path / "pair.yaml"
     single = PAIR.replace("mode: bond", "mode: single").replace("    - enp1s0f1np1\n", "")
     path.write_text(single, encoding="utf-8")
-    assert schema.load(path).fabric.device == "enp1s0f0np0"
+    made = schema.load(path)
+    assert made.device(made.head) == "enp1s0f0np0"
 
 
 # What is put in place of what, and the one line that comes of it.

@@ -179,7 +179,9 @@ def test_two_ports_with_a_subnet_each_are_two_rails(known: tuple[Stack, ...], se
     assert (made.fabric.mode, made.fabric.interfaces) == ("dual-rail", ("enp1s0f0np0", second))
     assert [n.rail2_address for n in made.nodes] == ["10.0.1.1", "10.0.1.2"]
     snapshots[1]["fabric"]["interfaces"][second]["addresses"] = ["10.0.2.2/24"]
-    assert filled(hosts(snapshots), known).fabric.mode == "bond"
+    # A second port whose ends have no subnet in common leads somewhere else; a twin shares a cable.
+    other = "bond" if second.startswith("enP2") else "single"
+    assert filled(hosts(snapshots), known).fabric.mode == other
 
 
 def test_two_cables_are_a_bond_of_the_two_cages(known: tuple[Stack, ...]) -> None:
@@ -290,20 +292,124 @@ def test_the_model_folder_is_a_known_models_or_the_largests(
     assert "cut short" in made
 
 
-def test_a_port_that_is_another_on_the_other_host_makes_the_file_say_so(
+def test_d11_a_port_that_is_another_on_the_other_host_is_named_for_that_host(
     known: tuple[Stack, ...],
 ) -> None:
-    """Field case D11: the suffix np0 on one host only. Nothing is common: the file cannot load."""
+    """The suffix np0 on one host only: nothing is common, so each host has its own names."""
     snapshots = [spark(rank, ONE_CABLE, None) for rank in range(2)]
     fabric, ports = snapshots[1]["fabric"]["interfaces"], snapshots[1]["discovered"]["ports"]
     for name in ("enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f0np0", "enP2p1s0f1np1"):
         fabric[name[:-3]] = fabric.pop(name)
         ports[name[:-3]] = ports.pop(name)
     snapshots[1]["discovered"]["hcas"] = {}
-    made = text(values(hosts(snapshots), known, SSH))
-    assert mistakes(made)
-    assert "port enp1s0f0np0" in made
-    assert "port enp1s0f0 " in made
+    made = filled(hosts(snapshots), known)
+    assert [made.interfaces(n) for n in made.nodes] == [("enp1s0f0np0",), ("enp1s0f0",)]
+    for name in ("enp1s0f1", "enP2p1s0f1"):  # and a host with fewer ports has no counterpart
+        del fabric[name], ports[name]
+    fabric["enp1s0f0"]["carrier"] = fabric["enP2p1s0f0"]["carrier"] = False
+    assert mistakes(text(values(hosts(snapshots), known, SSH)))
+
+
+P0, P1 = PORTS
+NO_ADDRESS = (True, None)
+
+
+def wired(known: tuple[Stack, ...], *found: dict[str, tuple[bool, str | None]]) -> Cluster:
+    """The file for hosts by {port: (is there a cable, its address)}."""
+    snapshots = []
+    for rank, ports in enumerate(found):
+        one = spark(rank, (), None)
+        for name, (carrier, address) in ports.items():
+            one["fabric"]["interfaces"][name] = link(
+                9000, *filter(None, [address]), carrier=carrier
+            )
+        snapshots.append(one)
+    return filled(hosts(snapshots), known)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "mode", "ports"),
+    [
+        (
+            {P0: (True, "10.1.1.11/24"), P1: (True, "10.1.2.11/24")},
+            {P0: (True, "10.1.3.12/24"), P1: (True, "10.1.1.12/24")},
+            "single",
+            [(P0,), (P1,)],
+        ),
+        (
+            {P0: (True, "10.1.1.11/24"), P1: (True, "10.1.2.11/24")},
+            {P0: (True, "10.1.1.12/24"), P1: (True, "10.1.3.12/24")},
+            "single",
+            [(P0,), (P0,)],
+        ),
+        ({P0: NO_ADDRESS}, {P1: NO_ADDRESS}, "single", [(P0,), (P1,)]),
+        (
+            {P0: (True, "10.1.1.1/24"), P1: (True, "10.1.2.1/24")},
+            {P0: (True, "10.1.2.2/24"), P1: (True, "10.1.1.2/24")},
+            "dual-rail",
+            [(P0, P1), (P1, P0)],
+        ),
+        (dict.fromkeys(PORTS, NO_ADDRESS), dict.fromkeys(PORTS, NO_ADDRESS), "bond", [PORTS] * 2),
+    ],
+    ids=["ring", "ring, straight", "one crossed cable", "two crossed cables", "two cables"],
+)
+def test_ports_are_joined_as_their_cables_run(
+    known: tuple[Stack, ...], first: Any, second: Any, mode: str, ports: Any
+) -> None:
+    made = wired(known, first, second)
+    assert (made.fabric.mode, [made.interfaces(node) for node in made.nodes]) == (mode, ports)
+    for node, found, mine in zip(made.nodes, (first, second), ports, strict=True):
+        assert found[mine[0]][1] in (None, f"{node.fabric_address}/24")
+
+
+@pytest.mark.parametrize(
+    "name", ["enp1s0f0v0", "enP2p1s0f0v12", "enp1s0f0r0", "enp1s0f0npf0vf0", "ens3v1", "mine"]
+)
+def test_a_virtual_function_is_no_port(known: tuple[Stack, ...], name: str) -> None:
+    """By its folder in sysfs, or by the names that udev gives functions and representors."""
+    snapshots = [spark(rank, ONE_CABLE, f"10.0.0.{rank + 1}/24") for rank in range(2)]
+    for rank, one in enumerate(snapshots):
+        one["fabric"]["interfaces"][name] = link(9000, f"10.10.100.{rank + 1}/24")
+        port = dict(one["discovered"]["ports"][ONE_CABLE[0]])
+        one["discovered"]["ports"][name] = port | ({"virtual": True} if name == "mine" else {})
+        one["discovered"]["hcas"]["rocev"] = [name]
+    made = filled(hosts(snapshots), known)
+    assert (made.fabric.mode, made.fabric.interfaces) == ("single", ("enp1s0f0np0",))
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "prefix"),
+    [
+        (["10.9.0.1/30", None, None], ["10.0.0.1", "10.0.0.2", "10.0.0.3"], 24),
+        (["10.9.0.1/30", None], ["10.9.0.1", "10.9.0.2"], 30),
+        (["10.9.0.1/32", None], ["10.0.0.1", "10.0.0.2"], 24),
+        (["10.9.0.0/31", "10.9.0.1/31"], ["10.0.0.1", "10.0.0.2"], 24),
+        (["10.9.0.1/32", "10.9.0.2/32"], ["10.0.0.1", "10.0.0.2"], 24),
+    ],
+)
+def test_a_subnet_without_room_for_all_hosts_gives_way_to_a_proposal(
+    known: tuple[Stack, ...], found: list[str | None], wanted: list[str], prefix: int
+) -> None:
+    made = filled(hosts([spark(rank, ONE_CABLE, one) for rank, one in enumerate(found)]), known)
+    assert ([n.fabric_address for n in made.nodes], made.fabric.prefix) == (wanted, prefix)
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        (["spark2", "Spark_A"], ["spark2", "spark1"]),
+        (["Spark_A", "spark1"], ["spark2", "spark1"]),
+        (["spark3", "a_b", "spark2", "spark1"], ["spark3", "spark4", "spark2", "spark1"]),
+        (["same", "same"], ["same", "spark2"]),
+    ],
+)
+def test_no_two_hosts_are_named_alike(
+    known: tuple[Stack, ...], own: list[str], named: list[str]
+) -> None:
+    snapshots = [spark(rank, ONE_CABLE, None) for rank in range(len(own))]
+    for snapshot, name in zip(snapshots, own, strict=True):
+        snapshot["discovered"]["hostname"] = name
+    assert [n.name for n in filled(hosts(snapshots), known).nodes] == named
 
 
 @given(st.text(max_size=40))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from facts.network.fabric import Fabric
+from operations.network.cables import advice as cable_advice
 from operations.network.comm import (
-    cable_advice,
     name_advice,
     socket_faults,
     twin_advice,

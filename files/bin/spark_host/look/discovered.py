@@ -33,7 +33,7 @@ NO_SHELL = ("nologin", "false", "sync")
 
 
 def ports() -> dict[str, dict[str, Any]]:
-    """{interface: {driver, bus, speed_mbps, wireless}} of interfaces with a device behind them."""
+    """{interface: {driver, bus, speed_mbps, wireless, virtual}} of those with a device behind."""
     found = {}
     for folder in sorted(glob.glob("/sys/class/net/*")):
         device = folder + "/device"
@@ -46,6 +46,7 @@ def ports() -> dict[str, dict[str, Any]]:
             "speed_mbps": int(speed) if speed.isdigit() else None,  # -1: no link, or virtual
             "wireless": os.path.exists(folder + "/wireless")
             or os.path.exists(folder + "/phy80211"),
+            "virtual": os.path.exists(device + "/physfn"),  # an SR-IOV function of another port
         }
     return found
 
