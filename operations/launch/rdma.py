@@ -16,7 +16,8 @@ from pyinfra.api.state import State
 
 from facts.network.fabric import Fabric
 from inventory.schema import Cluster
-from operations.network.gids import fabric_facts, hca_addresses
+from operations.network.cables import carrier_of
+from operations.network.gids import hca_addresses, roce_v2_index, unlike, usable
 from operations.pair.identity import faults, specs
 from operations.run.findings import Line, Verdict
 from operations.run.job import Commands, Here, Job, fail, step
@@ -38,7 +39,8 @@ Judgement = Literal["good", "degraded init", "slow", "not judged"]
 
 @dataclass(frozen=True)
 class Exchange:
-    """One device of the head with the one it meets on another host; GID indexes of both."""
+    """One device of the head with the one it meets on another host; GID indexes of both; mtu: of
+    the path, in bytes of a message."""
 
     device: str
     gid: int
@@ -46,23 +48,30 @@ class Exchange:
     other_device: str
     other_gid: int
     other_address: str
+    mtu: int
+
+
+def path_mtu(mtu: int) -> int:
+    """The largest RDMA message that fits a frame of so many bytes with all its headers, 96 bytes:
+    the kernel's iboe_get_mtu (include/rdma/ib_addr.h)."""
+    return max(size for size in (256, 512, 1024, 2048, 4096) if size <= mtu - 96)
 
 
 def exchanges(cluster: Cluster, fabrics: list[Fabric]) -> Iterator[Exchange]:
-    """Every active device of the head with a GID, to its counterpart on each other host.
-
-    The counterpart has the same name or, where the names differ, the same place in the list.
-    """
-    able = []
-    for rank, fabric in enumerate(fabrics):
-        active = {h.name for h in fabric.hcas if h.state == "ACTIVE"}
-        indexes = fabric_facts(cluster, rank, fabric).gid_indexes
-        able.append({name: gid for name, gid in indexes.items() if name in active})
-    for rank, other in enumerate(able[1:], start=1):
-        addresses = hca_addresses(cluster, rank, fabrics[rank])
-        for (name, gid), spare in zip(able[0].items(), other, strict=False):
-            there = name if name in other else spare
-            yield Exchange(name, gid, rank, there, other[there], addresses[there])
+    """Every usable device of the head, to its counterpart on each other host: the one in the same
+    place among those of the same rail."""
+    able = [list(usable(cluster, rank, f).items()) for rank, f in enumerate(fabrics)]
+    on = [hca_addresses(cluster, rank, fabric) for rank, fabric in enumerate(fabrics)]
+    for rank, node in enumerate(cluster.nodes[1:], start=1):
+        for (_, mine), (_, address) in zip(
+            cluster.rails(cluster.head), cluster.rails(node), strict=True
+        ):
+            here = [one for one in able[0] if on[0][one[0]] == mine]
+            there = [one for one in able[rank] if on[rank][one[0]] == address]
+            links = carrier_of(mine, fabrics[0]), carrier_of(address, fabrics[rank])
+            mtu = path_mtu(min([link.mtu for link in links if link] or [cluster.fabric.mtu]))
+            for (name, gid), (other, other_gid) in zip(here, there, strict=False):
+                yield Exchange(name, gid, rank, other, other_gid, address, mtu)
 
 
 def average_gbps(text: str) -> float | None:
@@ -91,17 +100,18 @@ def unreachable(cluster: Cluster, spec: RankSpec, fabric: Fabric) -> Iterator[st
     that no active device of its host has a GID for."""
     if "NCCL_IB_HCA" not in spec.env or spec.env.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
         return
-    facts = fabric_facts(cluster, spec.rank, fabric)
+    able = usable(cluster, spec.rank, fabric)
     addresses = hca_addresses(cluster, spec.rank, fabric)
     states = {hca.name: hca.state for hca in fabric.hcas}
     for address in dict.fromkeys(addresses.values()):
-        mine = [hca for hca in facts.hcas if addresses[hca] == address]
-        if any(hca in facts.gid_indexes and states[hca] == "ACTIVE" for hca in mine):
+        mine = [hca for hca in addresses if addresses[hca] == address]
+        if {*mine} & {*able}:
             continue
+        indexes = {hca: roce_v2_index(fabric, hca, address) for hca in mine}
         told = ", ".join(
             f"{hca} is {states[hca]} and has "
-            + (f"GID {facts.gid_indexes[hca]}" if hca in facts.gid_indexes else "no such GID")
-            for hca in mine
+            + ("no such GID" if index is None else f"GID {index}")
+            for hca, index in indexes.items()
         )
         yield (
             f"{spec.host}: no active RDMA device has a RoCE v2 GID of {address} ({told}), and "
@@ -119,10 +129,10 @@ def lacking(fabrics: list[Fabric], names: list[str], program: str) -> str | None
 def between(job: Job, one: Exchange, program: str, port: int) -> str:
     """Run one test from the head to another host; RemoteError names both ends."""
     head, other = job.hosts[0], job.hosts[one.rank]
-    words = (program, one.other_device, str(one.other_gid), str(port))
+    words = (program, one.other_device, str(one.other_gid), str(port), str(one.mtu))
     call(other, "rdma", "serve", *words, timeout_s=30)
     try:
-        words = (program, one.device, str(one.gid), str(port))
+        words = (program, one.device, str(one.gid), str(port), str(one.mtu))
         return str(call(head, "rdma", "meet", *words, one.other_address, timeout_s=40)["out"])
     finally:
         with contextlib.suppress(RemoteError):
@@ -173,12 +183,15 @@ def _all_unreachable(job: Job) -> list[str]:
         made = specs(job.cluster, job.stack, states) if job.stack else []
     except StackError as error:
         return list(error.lines)
-    return [
+    said = [
         sentence
         for spec, state in zip(made, states, strict=False)
         if isinstance(state.fabric, Fabric)
         for sentence in unreachable(job.cluster, spec, state.fabric)
     ]
+    fabrics = [state.fabric for state in states if isinstance(state.fabric, Fabric)]
+    alike = said or len(fabrics) < len(states) or not any("NCCL_IB_HCA" in s.env for s in made)
+    return said if alike else list(unlike(job.cluster, fabrics))
 
 
 def _without_gid(job: Job) -> list[str]:

@@ -12,6 +12,7 @@ from facts.state import HostState
 from facts.systemd.boot import Boot
 from inventory.schema import Cluster, Node
 from operations.model import images
+from operations.network.gids import usable
 from operations.run.findings import Line
 from stacks.definition import Stack
 from stacks.lock import registry
@@ -77,6 +78,13 @@ def mtus(cluster: Cluster, node: Node, state: HostState) -> str | None:
     return "/".join("absent" if link is None else str(link.mtu) for link in links)
 
 
+def hcas(cluster: Cluster, node: Node, state: HostState) -> str | None:
+    """How many can carry the fabric; names may differ."""
+    if isinstance(state.fabric, Unknown):
+        return None
+    return str(len(usable(cluster, node.rank, state.fabric)) or "none")
+
+
 def lines(cluster: Cluster, states: Sequence[HostState]) -> list[Line]:
     """The parity lines; states in rank order."""
 
@@ -86,6 +94,7 @@ def lines(cluster: Cluster, states: Sequence[HostState]) -> list[Line]:
     def machines(name: str, ask: Callable[[Machine], str | None], note: str = "") -> Line:
         return over(name, lambda state: of_machine(state, ask), note)
 
+    hosts = list(zip(cluster.nodes, states, strict=True))
     links = f"MTU {cluster.device(cluster.head)} and members"
 
     return [
@@ -101,7 +110,8 @@ def lines(cluster: Cluster, states: Sequence[HostState]) -> list[Line]:
         machines("GPU driver", gpu_driver),
         machines("GPU firmware", gpu_vbios),
         machines("NIC firmware", nic_firmware),
-        alike(links, [mtus(cluster, *one) for one in zip(cluster.nodes, states, strict=True)]),
+        alike("RDMA devices of the fabric", [hcas(cluster, *one) for one in hosts]),
+        alike(links, [mtus(cluster, *one) for one in hosts]),
     ]
 
 

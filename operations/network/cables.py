@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from facts.network.fabric import Fabric, Link
 from inventory.schema import Cluster, Node
-from operations.network.judge import case, usable, why_not_converged
+from operations.network.judge import case, unfit, usable
 
 Hosts = Sequence[tuple[Node, Fabric]]
 
@@ -67,7 +67,7 @@ def crossed(cluster: Cluster, fabrics: Sequence[Fabric]) -> Iterator[str]:
     """Ports that the owner's file joins though the cable leads elsewhere. Nothing of hosts whose
     fabric is as wanted."""
     hosts = list(zip(cluster.nodes, fabrics, strict=True))
-    if any(why_not_converged(case(cluster, node, fabric)) for node, fabric in hosts):
+    if any(unfit(case(cluster, node, fabric)) for node, fabric in hosts):
         yield from _by_subnet(cluster, hosts)
         yield from (_by_plugs if cluster.fabric.mode == "bond" else _by_carrier)(cluster, hosts)
 

@@ -11,6 +11,9 @@ from operations.network.gids import fabric_facts
 from stacks.render import RankSpec
 
 SOCKET_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+# Modes 1, 2 and 4: in another one a card leaves RoCE LAG (docs.nvidia.com/networking, MLNX_OFED,
+# RDMA over Converged Ethernet; mlx5's lag.c takes active-backup and hash alone).
+RDMA_MODES = ("active-backup", "balance-xor", "802.3ad")
 # rocep1s0f0 and roceP2p1s0f0 are two PCIe functions of one QSFP cage of a Spark.
 TWINS = re.compile(r"roce(?:P\d+)?(p\d+s\d+.*)")
 
@@ -60,4 +63,14 @@ def name_advice(spec: RankSpec, fabric: Fabric) -> Iterator[str]:
             f"{spec.host}: /etc/hosts puts {name} on 127.*, and {spec.stack} "
             f"{'names it (' + asks[0] + ')' if asks else 'lets gloo ask for it'}; the other ranks "
             "would be sent to themselves: give it its fabric address there"
+        )
+
+
+def bond_advice(cluster: Cluster, node: Node, fabric: Fabric) -> Iterator[str]:
+    """Bond modes in which a card's ports stay RDMA devices of their own."""
+    mode = cluster.fabric.bond_mode
+    if cluster.fabric.mode == "bond" and mode not in RDMA_MODES and fabric.hcas:
+        yield (
+            f"{node.name}: bond_mode {mode} found; RDMA can use a bond in {', '.join(RDMA_MODES)} "
+            "alone (NVIDIA MLNX_OFED documentation, RDMA over Converged Ethernet, RoCE LAG)"
         )

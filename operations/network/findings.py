@@ -9,7 +9,7 @@ from inventory.schema import BOND_DEVICE, Cluster, Node
 from operations.engines.recognise import outsiders
 from operations.network import cables as wiring
 from operations.network import comm
-from operations.network.gids import fabric_facts, hca_addresses
+from operations.network.gids import hca_addresses, roce_v2_index, usable
 from operations.network.judge import advice, care_faults, case, volatile, why_not_converged
 from operations.network.obstacles import complaints
 from operations.run.findings import Finding, Look, Wanted, aside
@@ -38,20 +38,18 @@ def roce(cluster: Cluster, node: Node, fabric: Fabric) -> Finding:
     """
     rails = [address for _, address in cluster.rails(node)]
     line = Wanted("fabric", "RDMA", f"RoCE v2 GID of {' and '.join(rails)}")
-    facts = fabric_facts(cluster, node.rank, fabric)
-    if not facts.hcas:
+    able, on = usable(cluster, node.rank, fabric), hca_addresses(cluster, node.rank, fabric)
+    if not on:
         return line.lacking("no RDMA device on the fabric")
     states = {h.name: h.state for h in fabric.hcas}
+    indexes = {hca: roce_v2_index(fabric, hca, address) for hca, address in on.items()}
     seen = [
-        f"{hca} {states[hca]}, "
-        + (f"GID {facts.gid_indexes[hca]}" if hca in facts.gid_indexes else "no such GID")
-        for hca in facts.hcas
+        f"{hca} {states[hca]}, " + ("no such GID" if index is None else f"GID {index}")
+        for hca, index in indexes.items()
     ]
     twins = comm.unused_twins(cluster, node, fabric)
     seen += [f"{twin} is up on the cable of {used} and not used" for twin, used in twins.items()]
-    addresses = hca_addresses(cluster, node.rank, fabric)
-    reached = {addresses[hca] for hca in facts.gid_indexes if states[hca] == "ACTIVE"}
-    return line.judged("; ".join(seen), reached == set(rails))
+    return line.judged("; ".join(seen), {on[hca] for hca in able} == set(rails))
 
 
 def under_programs(look: Look) -> list[str]:
@@ -91,4 +89,5 @@ def assess(look: Look) -> Iterator[Finding]:
         yield aside("advice", wiring.advice(cluster, all_read))
         yield aside("refuse", wiring.crossed(cluster, all_read) if look.settles else ())
     yield aside("advice", comm.twin_advice(cluster, node, fabric))
+    yield aside("advice", comm.bond_advice(cluster, node, fabric))
     yield aside("advice", advice(now))

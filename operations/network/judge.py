@@ -220,3 +220,15 @@ def why_not_converged(now: Case) -> list[str]:
     if now.wanted.bond and now.left_to_its_maker and not said:
         return []  # somebody else's, and as wanted
     return said + file_faults(now)
+
+
+def cosmetic(now: Case) -> bool:
+    """Is nothing wrong but mode and spelling of our own file?"""
+    own, text = now.own, netplan.document(now.wanted)
+    same = own is not None and netplan.means_the_same(own.text, text)
+    return same and not now.replaced and not standing_faults(now) and bool(why_not_converged(now))
+
+
+def unfit(now: Case) -> list[str]:
+    """Why engines cannot run over the fabric as it is: all but what is only cosmetic."""
+    return [] if cosmetic(now) else why_not_converged(now)

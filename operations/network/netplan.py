@@ -101,6 +101,11 @@ def definitions_in(text: str) -> Definitions | None:
     return found[1] if found else None
 
 
+def means_the_same(one: str, other: str) -> bool:
+    """Would netplan read the same in both, whatever their comments, quotes and order?"""
+    return _read(one) is not None and _read(one) == _read(other)
+
+
 def devices_in(text: str) -> set[str] | None:
     """Names of the devices that a netplan file defines; None when it is no readable netplan."""
     found = definitions_in(text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from facts.network.fabric import Link
-from operations.network.judge import Case, standing_faults, usable, why_not_converged
+from operations.network.judge import Case, standing_faults, unfit, usable
 from operations.network.netplan import (
     by_networkd,
     definitions,
@@ -26,7 +26,7 @@ from operations.network.netplan import (
 def complaints(now: Case) -> list[str]:
     """Why the fabric of this host cannot be converged, all reasons, with what to do."""
     said = [*absent(now), *mixed_files(now), *routes(now)]
-    if why_not_converged(now):
+    if unfit(now):
         said += [*risks(now), *claims(now), *overlaps(now), *left_alone(now)]
     return [f"{now.wanted.host}: {one}" for one in said]
 

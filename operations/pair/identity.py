@@ -18,7 +18,7 @@ from operations.engines.recognise import containers_of, engines, strays
 from operations.network.cables import uneven
 from operations.network.comm import name_advice, socket_faults
 from operations.network.gids import fabric_facts
-from operations.network.judge import case, why_not_converged
+from operations.network.judge import case, unfit
 from operations.run.findings import Finding, Look, Wanted, aside
 from operations.run.job import Job
 from stacks.definition import Stack, StackError
@@ -123,7 +123,7 @@ def unlike(look: Look) -> list[str]:
             for e in strays(node.rank, state, look.stack, wanted[node.rank], look.known)
         ]
         if look.settles and not isinstance(state.fabric, Unknown):
-            why_not = why_not_converged(case(look.cluster, node, state.fabric))
+            why_not = unfit(case(look.cluster, node, state.fabric))
             found += [f"{node.name}: {why}" for why in why_not]
     return found
 

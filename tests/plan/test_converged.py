@@ -18,6 +18,9 @@ from operations.launch import bind, ping, teardown
 from operations.memory import ritual
 from operations.model import images, shards
 from operations.network import fabric
+from operations.network.netplan import PATH, document
+from operations.network.wanted import wanted
+from operations.pair.identity import unlike
 from operations.run import program
 from operations.run.job import Here, Job
 from operations.systemd import boot, maintenance, services, userunits
@@ -87,6 +90,20 @@ def run(stacks: tuple[Stack, Stack], snapshots: list[Snapshot], answers: list[st
 
 def test_a_pair_that_serves_as_wanted_is_left_alone(stacks: tuple[Stack, Stack]) -> None:
     assert run(stacks, running(PAIR, *stacks), []) == []
+
+
+@pytest.mark.parametrize("note", ["", "# a note of the owner's\n"])
+def test_mode_and_comments_of_our_netplan_file_are_set_right_in_place(
+    stacks: tuple[Stack, Stack], note: str
+) -> None:
+    found = running(PAIR, *stacks)
+    text = document(wanted(PAIR, PAIR.head)) + note
+    found[0]["fabric"]["netplan"][PATH] = file_of(text, 0o600 if note else 0o644)
+    assert run(stacks, found, []) == ["fabric.converged"]
+    # run asks no host; what really decides whether the ranks are as wanted:
+    job = made_job(PAIR, found, stacks[0], stacks)
+    job.settles = True
+    assert unlike(job.looks()[0]) == []
 
 
 def test_one_that_does_not_answer_is_taken_down_and_launched(stacks: tuple[Stack, Stack]) -> None:

@@ -83,6 +83,8 @@ def main(argv: list[str]) -> int:
         return 2
     # The daemon whose socket is read (containers.py): root's docker may have another context.
     os.environ["DOCKER_HOST"] = "unix:///var/run/docker.sock"
+    # Root's own may be 077: networkd could not read what netplan makes then.
+    os.umask(0o022)
     # What other programs say is read in one language, whatever the host's own is.
     os.environ["LC_ALL"] = "C.UTF-8"
     os.environ.pop("LANGUAGE", None)

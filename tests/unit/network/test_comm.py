@@ -10,6 +10,7 @@ import pytest
 from facts.network.fabric import Fabric
 from operations.network.cables import advice as cable_advice
 from operations.network.comm import (
+    bond_advice,
     name_advice,
     socket_faults,
     twin_advice,
@@ -105,3 +106,21 @@ def test_one_cable_on_both_hosts_is_told_with_the_mode_for_it() -> None:
     assert list(cable_advice(PAIR, [one, off])) == []
     single = cluster(fabric={"mode": "single", "interfaces": [PORTS[1]]})
     assert list(cable_advice(single, [one, one])) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("balance-rr", True),
+        ("balance-tlb", True),
+        ("balance-alb", True),
+        ("active-backup", False),
+        ("balance-xor", False),
+        ("802.3ad", False),
+    ],
+)
+def test_bond_modes_that_rdma_cannot_use_are_advised_against(mode: str, told: bool) -> None:
+    made = cluster(fabric={"interfaces": list(PORTS), "bond_mode": mode})
+    said = list(bond_advice(made, made.head, converged(rdma=twins())))
+    assert [f"bond_mode {mode} found" in line for line in said] == [True] * told
+    assert list(bond_advice(made, made.head, converged())) == []

@@ -337,6 +337,39 @@ def test_our_own_file_must_be_the_text_and_closed_to_others() -> None:
     ]
 
 
+OWN = document(PAIR, HEAD)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "cosmetic"),
+    [
+        (OWN, 0o644, True),
+        (OWN, 0o640, True),
+        (OWN + "# a note of the owner's\n", 0o600, True),
+        (OWN.replace("renderer: networkd", 'renderer: "networkd"') + "\n\n", 0o644, True),
+        (OWN.split("\n", 1)[1], 0o600, True),
+        (OWN.replace("mtu: 9000", "mtu: 1500"), 0o600, False),
+        (OWN.replace("version: 2", "version: 2\n  renderer: networkd"), 0o600, False),
+        ("network: [", 0o600, False),
+        (OWN, 0o600, False),
+    ],
+)
+def test_what_netplan_reads_alike_never_counts_against_a_running_pair(
+    text: str, mode: int, cosmetic: bool
+) -> None:
+    now = judge.case(PAIR, HEAD, converged(netplan={PATH: file_of(text, mode)}))
+    assert judge.cosmetic(now) is cosmetic
+    assert judge.unfit(now) == ([] if cosmetic else judge.why_not_converged(now))
+    assert bool(judge.why_not_converged(now)) is ((text, mode) != (OWN, 0o600))
+
+
+def test_a_cosmetic_difference_beside_a_real_one_is_no_longer_cosmetic() -> None:
+    open_file = {PATH: file_of(OWN, 0o644)}
+    assert not judge.cosmetic(judge.case(PAIR, HEAD, converged(netplan=open_file, bonds={})))
+    second = open_file | {"/etc/netplan/50-x.yaml": file_of(OWN)}
+    assert not judge.cosmetic(judge.case(PAIR, HEAD, converged(netplan=second)))
+
+
 def bond(**told: Any) -> Fabric:
     """The converged head with another /proc/net/bonding/bond0."""
     return converged(bonds={"bond0": bond_text(dict.fromkeys(PORTS, "up"), **told)})

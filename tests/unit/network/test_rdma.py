@@ -15,10 +15,19 @@ from pyinfra.api.operations import run_ops
 
 from facts.run.program import END
 from operations.launch import rdma
-from operations.launch.rdma import Exchange, average_gbps, exchanged, exchanges, judged, lacking
+from operations.launch.rdma import (
+    Exchange,
+    average_gbps,
+    exchanged,
+    exchanges,
+    judged,
+    lacking,
+    path_mtu,
+)
+from operations.network.gids import fabric_facts, unlike
 from operations.run.job import Here, Job
 from tests.plan.made_job import commands, made_job
-from tests.plan.made_pair import PORTS, bare, cluster, locked, roce
+from tests.plan.made_pair import PORTS, bare, cluster, link, locked, roce
 from tests.unit.network.test_netplan import DUAL, converged
 
 PAIR = cluster()
@@ -73,7 +82,7 @@ def test_each_device_meets_its_namesake_with_each_hosts_own_index() -> None:
         converged(rdma={"rocep1s0f0": roce("192.168.100.2", "bond0", 3)}),
     ]
     assert list(exchanges(PAIR, fabrics)) == [
-        Exchange("rocep1s0f0", 4, 1, "rocep1s0f0", 3, "192.168.100.2")
+        Exchange("rocep1s0f0", 4, 1, "rocep1s0f0", 3, "192.168.100.2", 4096)
     ]
 
 
@@ -148,8 +157,8 @@ def test_the_waiting_end_is_on_the_worker_and_is_ended_again(tmp_path: Path) -> 
     job = tried(tmp_path, [TOOL])
     assert job.problem is None
     assert asked(job) == [
-        ["meet", TOOL, "rocep1s0f0", "1", "18515", "192.168.100.2"],
-        ["serve", TOOL, "rocep1s0f0", "1", "18515"],
+        ["meet", TOOL, "rocep1s0f0", "1", "18515", "4096", "192.168.100.2"],
+        ["serve", TOOL, "rocep1s0f0", "1", "18515", "4096"],
         ["end"],
     ]
 
@@ -201,3 +210,70 @@ def test_a_second_function_of_a_cable_without_a_gid_forbids_nothing(tmp_path: Pa
     second = {"state": "4: ACTIVE", "gids": {"0": WORKER["gids"]["0"]}}
     job = tried(tmp_path, [], devices={"rocep1s0f0": WORKER, "rocep1s0f1": second})
     assert job.problem is None
+
+
+@pytest.mark.parametrize(
+    ("mtu", "path"), [(9000, 4096), (4200, 4096), (4191, 2048), (1500, 1024), (1280, 1024)]
+)
+def test_messages_are_as_large_as_the_links_frames_allow(mtu: int, path: int) -> None:
+    assert path_mtu(mtu) == path
+    links = {"bond0": link(mtu, "192.168.100.1/24", kind="bond")}
+    head = converged(interfaces=links, rdma={"rocep1s0f0": roce("192.168.100.1", "bond0")})
+    other = converged(rdma={"rocep1s0f0": roce("192.168.100.2", "bond0")})
+    assert [one.mtu for one in exchanges(PAIR, [head, other])] == [path]
+
+
+LOST = roce("192.168.100.1", "bond0") | {"state": "1: DOWN"}
+NO_GID = {"state": "4: ACTIVE", "gids": {"0": WORKER["gids"]["0"] | {"interface": "bond0"}}}
+GOOD = roce("192.168.100.1", "bond0", 3)
+
+
+@pytest.mark.parametrize(
+    ("devices", "named"),
+    [
+        ({"rocep1s0f0": GOOD, "rocep1s0f1": LOST}, ("rocep1s0f0",)),
+        ({"rocep1s0f0": NO_GID, "rocep1s0f1": GOOD}, ("rocep1s0f1",)),
+        ({"rocep1s0f0": GOOD, "rocep1s0f1": GOOD}, ("rocep1s0f0", "rocep1s0f1")),
+        ({"rocep1s0f0": LOST, "rocep1s0f1": NO_GID}, ("rocep1s0f0", "rocep1s0f1")),
+    ],
+    ids=["one down", "one without a GID", "both", "none, so all are told"],
+)
+def test_only_devices_that_can_carry_the_fabric_are_named(
+    devices: dict[str, Any], named: tuple[str, ...]
+) -> None:
+    assert fabric_facts(PAIR, 0, converged(rdma=devices)).hcas == named
+
+
+def test_devices_come_in_the_order_of_the_rails_whatever_they_are_called() -> None:
+    crossed = {"a": roce("192.168.101.1", PORTS[1]), "b": roce("192.168.100.1", PORTS[0])}
+    assert fabric_facts(DUAL, 0, converged(rdma=crossed)).hcas == ("b", "a")
+    straight = {"a": roce("192.168.100.2", PORTS[0]), "b": roce("192.168.101.2", PORTS[1])}
+    fabrics = [converged(rdma=crossed), converged(rdma=straight)]
+    assert [(e.device, e.other_device) for e in exchanges(DUAL, fabrics)] == [
+        ("b", "a"),
+        ("a", "b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("worker", "told"),
+    [
+        ({"rocep1s0f0": WORKER}, None),
+        ({"mlx5_bond_0": WORKER}, None),
+        ({"rocep1s0f0": WORKER, "rocep1s0f1": WORKER}, "spark2 rocep1s0f0 rocep1s0f1"),
+        ({"rocep1s0f0": WORKER | {"state": "1: DOWN"}}, "spark2 none"),
+    ],
+)
+def test_hosts_with_unlike_devices_are_told(worker: dict[str, Any], told: str | None) -> None:
+    head = converged(rdma={"rocep1s0f0": GOOD})
+    said = list(unlike(PAIR, [head, converged(rdma=worker)]))
+    assert [f"(spark1 rocep1s0f0, {told})" in line for line in said] == [True] * bool(told)
+
+
+def test_a_launch_with_unlike_devices_fails_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rdma, "GID_S", 0)
+    job = tried(tmp_path, [], devices={"rocep1s0f0": WORKER, "rocep1s0f1": WORKER})
+    assert job.problem is not None
+    assert job.problem.startswith("the RDMA devices that can carry the fabric differ (spark1 rocep")

@@ -52,7 +52,7 @@ def free_port() -> int:
 def test_a_waiting_end_listens_and_is_ended(tool: Any) -> None:
     tool(WAITS)
     port = free_port()
-    assert rdma.serve("ibv_rc_pingpong", "rocep1s0f0", "3", str(port)) == {}
+    assert rdma.serve("ibv_rc_pingpong", "rocep1s0f0", "3", str(port), "4096") == {}
     assert rdma.listens(port)
     rdma.end()
     deadline = time.monotonic() + 10
@@ -63,17 +63,17 @@ def test_a_waiting_end_listens_and_is_ended(tool: Any) -> None:
 
 def test_an_end_that_cannot_wait_says_why(tool: Any) -> None:
     tool(FAILS)
-    answer = rdma.serve("ibv_rc_pingpong", "rocep1s0f0", "3", str(free_port()))
+    answer = rdma.serve("ibv_rc_pingpong", "rocep1s0f0", "3", str(free_port()), "4096")
     assert answer == {"ok": False, "message": "Failed to modify QP to RTR"}
 
 
 def test_the_other_end_is_given_device_index_port_and_address(tool: Any) -> None:
     tool(MEETS)
-    found = rdma.meet("ibv_rc_pingpong", "rocep1s0f0", "3", "18515", "10.0.0.2")
-    assert found == {"out": "met -d rocep1s0f0 -g 3 -p 18515 -n 200 10.0.0.2\n"}
+    found = rdma.meet("ibv_rc_pingpong", "rocep1s0f0", "3", "18515", "4096", "10.0.0.2")
+    assert found == {"out": "met -d rocep1s0f0 -g 3 -p 18515 -m 4096 -n 200 10.0.0.2\n"}
     tool(FAILS)
     with pytest.raises(module("run.command").Failed, match="Failed to modify QP to RTR"):
-        rdma.meet("ibv_rc_pingpong", "rocep1s0f0", "3", "18515", "10.0.0.2")
+        rdma.meet("ibv_rc_pingpong", "rocep1s0f0", "3", "18515", "4096", "10.0.0.2")
 
 
 def test_a_process_that_only_has_the_number_of_an_old_end_is_left(tool: Any) -> None:

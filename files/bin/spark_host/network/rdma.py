@@ -1,8 +1,8 @@
 """One RDMA test between two hosts: this host waits, or it meets the one that does.
 
-serve PROGRAM DEVICE GID PORT           start the waiting end; answers when it listens
-meet  PROGRAM DEVICE GID PORT ADDRESS   {"out"}: what the other end says of the exchange
-end                                     stop a waiting end that nobody met
+serve PROGRAM DEVICE GID PORT MTU           start the waiting end; answers when it listens
+meet  PROGRAM DEVICE GID PORT MTU ADDRESS   {"out"}: what the other end says of the exchange
+end                                         stop a waiting end that nobody met
 
 PROGRAM is ibv_rc_pingpong or ib_write_bw. Both ends give up by themselves.
 """
@@ -30,9 +30,9 @@ OPTIONS = {
 }
 
 
-def command(program: str, device: str, gid: str, port: str) -> list[str]:
+def command(program: str, device: str, gid: str, port: str, mtu: str) -> list[str]:
     by_device, by_gid, more = OPTIONS[program]
-    return [program, by_device, device, by_gid, gid, "-p", port, *more]
+    return [program, by_device, device, by_gid, gid, "-p", port, "-m", mtu, *more]
 
 
 def listens(port: int) -> bool:
@@ -59,12 +59,12 @@ def end() -> None:
             os.killpg(pid, signal.SIGTERM)
 
 
-def serve(program: str, device: str, gid: str, port: str) -> dict[str, Any]:
+def serve(program: str, device: str, gid: str, port: str, mtu: str) -> dict[str, Any]:
     end()
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     with open(f"{STATE}/rdma.log", "wb") as log:
         server = subprocess.Popen(
-            ["timeout", str(LIFE_S), *command(program, device, gid, port)],
+            ["timeout", str(LIFE_S), *command(program, device, gid, port, mtu)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -83,8 +83,8 @@ def serve(program: str, device: str, gid: str, port: str) -> dict[str, Any]:
     return {"ok": False, "message": said[-1] if said else f"{program} does not listen"}
 
 
-def meet(program: str, device: str, gid: str, port: str, address: str) -> dict[str, Any]:
-    words = [*command(program, device, gid, port), address]
+def meet(program: str, device: str, gid: str, port: str, mtu: str, address: str) -> dict[str, Any]:
+    words = [*command(program, device, gid, port, mtu), address]
     code, out, err = run(words, timeout_s=MEET_S)
     if code:
         said = (err or out).strip().splitlines()
