@@ -164,6 +164,10 @@ def busy_with(job: Job) -> list[str]:
     ]
 
 
+def _case(here: Here) -> Case:
+    return case(here.cluster, here.node, here.known(here.read().fabric, "fabric"))
+
+
 @step
 def converged(here: Here, after_teardown: bool) -> Commands:
     """
@@ -175,8 +179,7 @@ def converged(here: Here, after_teardown: bool) -> Commands:
     Fails: one sentence, and the old network comes back by itself.
     Undo: the originals of /etc/netplan are in the journal.
     """
-    fabric = here.known(here.read().fabric, "fabric")
-    now = case(here.cluster, here.node, fabric)
+    now = _case(here)
     wrong = why_not_converged(now)
     if not wrong:
         here.noop("the fabric is as wanted")
@@ -184,9 +187,7 @@ def converged(here: Here, after_teardown: bool) -> Commands:
     if cosmetic(now):  # in place: no link is touched, whatever runs over it
         yield put(PATH, document(now.wanted).encode(), 0o600)
         here.changed()
-        left = why_not_converged(
-            case(here.cluster, here.node, here.known(here.read().fabric, "fabric"))
-        )
+        left = why_not_converged(_case(here))
         if left:
             yield here.refuse(f"{', '.join(left)} after the change")
         return

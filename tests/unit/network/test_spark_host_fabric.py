@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from facts.run.program import PROGRAM
 from tests.unit.on_host import module, tree
 
 fabric, journal = module("network.fabric"), module("run.journal")
@@ -106,3 +109,24 @@ def test_a_netplan_that_refuses_is_the_answer(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fabric, "run", lambda _: (78, "", "Error in network definition\n"))
     with pytest.raises(module("run.command").Failed, match="Error in network definition"):
         fabric.netplan("/scratch", "generate")
+
+
+@pytest.mark.parametrize("mask", ["077", "027", "022"])
+def test_what_netplan_makes_is_readable_for_networkd_whatever_roots_umask(
+    tmp_path: Path, mask: str
+) -> None:
+    """Older netplan leaves the mode of what it generates to the umask; sudo may hand down any."""
+    stub = tmp_path / "netplan"
+    stub.write_text(f'#!/bin/sh\n[ "$1" = generate ] && : > {tmp_path}/made.network\nexit 0\n')
+    stub.chmod(0o755)
+    program = f"umask {mask}; exec {sys.executable} {PROGRAM} fabric check"
+    done = subprocess.run(
+        ["sh", "-c", program],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        input=json.dumps(PLAN),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "made.network").stat().st_mode & 0o777 == 0o644
