@@ -323,6 +323,7 @@ def values(hosts: Sequence[Seen], known: Sequence[Stack], ssh: dict[str, Any]) -
                 "fabric_address": addresses[rank],
                 "rail2_address": str(held(seen)[two[rank][1]].ip) if two else None,
                 "interfaces": list(named[rank]) if named[rank] != names else None,
+                "subnets": [str(held(seen)[n].network) for n in named[rank] if n in held(seen)],
                 "remarks": remarks(seen, known),
             }
             for rank, seen in enumerate(hosts)

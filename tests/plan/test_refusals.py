@@ -241,6 +241,34 @@ def test_rollback_is_not_kept_back_by_what_it_leaves_as_it_is(pair: Made) -> Non
     assert run.status == 0, run.err
 
 
+def test_rollback_is_refused_before_a_teardown_where_full_frames_would_not_pass(
+    pair: Made,
+) -> None:
+    """It leaves the fabric as it is, and would find out when the old ranks are down."""
+    made = pair()
+    made.snapshots[1]["fabric"]["interfaces"]["enp1s0f0np0"]["mtu"] = 9000
+    assert made.plan("rollback_dsf").status == 0, "it serves already: nothing is taken down"
+    made.snapshots[1]["containers"]["containers"] = []
+    run = made.plan("rollback_dsf")
+    is_refused(run)
+    (said,) = run.refusal()
+    assert said.startswith(
+        "the MTUs of the fabric differ (spark1 enp1s0f0np0 1500, spark2 enp1s0f0np0 9000)"
+    )
+    assert made.plan("prepare").status == 0  # which sets them
+
+
+def test_a_cable_in_another_port_is_refused_before_a_teardown(pair: Made) -> None:
+    made = pair()
+    for rank, name in enumerate(("enp1s0f1np1", "enp1s0f0np0")):
+        made.snapshots[rank]["fabric"]["interfaces"][name]["carrier"] = False
+    run = made.plan("serve")
+    is_refused(run)
+    assert run.refusal()[0].startswith(
+        "the only cable is in enp1s0f0np0 of spark1 and on enp1s0f1np1 of spark2"
+    )
+
+
 @pytest.mark.parametrize(
     "part", ["containers", "crontab", "starters", "fabric", "memory", "listeners"]
 )

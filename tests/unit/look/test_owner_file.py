@@ -314,8 +314,8 @@ P0, P1 = PORTS
 NO_ADDRESS = (True, None)
 
 
-def wired(known: tuple[Stack, ...], *found: dict[str, tuple[bool, str | None]]) -> Cluster:
-    """The file for hosts by {port: (is there a cable, its address)}."""
+def wired(*found: dict[str, tuple[bool, str | None]]) -> list[Seen]:
+    """Hosts by {port: (is there a cable, its address)}."""
     snapshots = []
     for rank, ports in enumerate(found):
         one = spark(rank, (), None)
@@ -324,7 +324,7 @@ def wired(known: tuple[Stack, ...], *found: dict[str, tuple[bool, str | None]]) 
                 9000, *filter(None, [address]), carrier=carrier
             )
         snapshots.append(one)
-    return filled(hosts(snapshots), known)
+    return hosts(snapshots)
 
 
 @pytest.mark.parametrize(
@@ -356,10 +356,17 @@ def wired(known: tuple[Stack, ...], *found: dict[str, tuple[bool, str | None]]) 
 def test_ports_are_joined_as_their_cables_run(
     known: tuple[Stack, ...], first: Any, second: Any, mode: str, ports: Any
 ) -> None:
-    made = wired(known, first, second)
+    made = filled(wired(first, second), known)
     assert (made.fabric.mode, [made.interfaces(node) for node in made.nodes]) == (mode, ports)
     for node, found, mine in zip(made.nodes, (first, second), ports, strict=True):
         assert found[mine[0]][1] in (None, f"{node.fabric_address}/24")
+
+
+def test_the_subnet_of_a_crossed_cable_is_named_beside_its_ports(known: tuple[Stack, ...]) -> None:
+    found = wired({P0: (True, "10.1.1.11/24")}, {P1: (True, "10.1.1.12/24")})
+    made = text(values(found, known, SSH))
+    assert f"interfaces: [{P1}]  # joined with [{P0}] of spark1 (10.1.1.0/24)\n" in made
+    assert "# joined" not in text(values(wired({P0: NO_ADDRESS}, {P0: NO_ADDRESS}), known, SSH))
 
 
 @pytest.mark.parametrize(
