@@ -54,7 +54,7 @@ def steps() -> Iterator[Step]:
     yield crontab.held, {"for_good": True}
     yield resurrection.held, {"for_good": True}
     yield teardown.ended, {}
-    yield teardown.foreign_stopped, {}
+    yield teardown.foreign_stopped, {"engines_only": False}
     yield ritual.shm_clean, {}
     yield ping.crossed, {}
 
