@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from pyinfra.api.host import Host
 
-from facts.engines.containers import Containers
+from facts.engines.containers import Container, Containers
+from facts.model.images import Images
 from facts.run.unknown import Unknown
 from facts.state import HostState
 from gates.canary import canary
@@ -47,32 +49,76 @@ def rank_faults(spec: RankSpec, state: HostState) -> Iterator[str]:
         return
     if not one.running:
         yield f"{where}: {one.name} is {one.status} (exit status {one.exit_code})"
-    if one.reference != spec.image:
-        yield f"{where}: {one.name} runs image {one.reference}, {spec.image} wanted"
+    if not runs_image(one, spec.image, state):
+        told = ", ".join(one.digests) or one.image_id
+        yield f"{where}: {one.name} runs image {one.reference} ({told}), {spec.image} wanted"
     if spec.compose is None and one.spec != spec.spec:
         yield f"{where}: {one.name} was started with other settings"
     elif spec.compose is None and one.policy != "no":  # `docker update` changes it afterwards
         yield f"{where}: {one.name} would come back by itself (restart policy {one.policy})"
 
 
-def generations(spec_list: Sequence[RankSpec], states: Sequence[HostState]) -> Iterator[str]:
-    """Ranks that do not belong together: started at different times, or come back on their own."""
+def runs_image(one: Container, wanted: str, state: HostState) -> bool:
+    """By the digest or the id that both lead to on this host, however the image is spelled."""
+    digest = wanted.partition("@")[2] or wanted
+    if digest in (one.image_id, *(found.partition("@")[2] for found in one.digests)):
+        return True
+    image = state.images.found.get(wanted) if isinstance(state.images, Images) else None
+    return image is not None and image.id == one.image_id
+
+
+def generations(
+    spec_list: Sequence[RankSpec], states: Sequence[HostState], bind_s: float
+) -> Iterator[str]:
+    """Why the ranks do not belong together: of different starts, or made anew with copied labels.
+
+    bind_s: what a bind may take. Ranks that docker brought back after a reboot, all of them, are
+    one start again: what they are worth a completion shows.
+    """
     seen: dict[str, str] = {}
+    again: dict[str, str] = {}
+    found: dict[str, Container] = {}
     for spec, state in zip(spec_list, states, strict=True):
         record = {} if isinstance(state.record, Unknown) else state.record
         one = next((c for c in containers_of(state) if c.name == spec.container_name), None)
         if one is None:
             continue
+        found[spec.host] = one
         recorded = record.get("container_id") == one.id
         if recorded and record.get("started_at") != one.started_at:
-            yield f"{spec.host}: {one.name} was restarted at {one.started_at}, not by this tool"
+            again[spec.host] = f"{spec.host}: {one.name} was restarted at {one.started_at}"
+        if not recorded and one.generation and one.generation == record.get("generation"):
+            yield (
+                f"{spec.host}: {one.name} is not the container that this tool started, though it "
+                "has its labels"
+            )
         if recorded or one.generation:
             seen[spec.host] = str(record.get("generation") if recorded else one.generation)
         elif spec.compose is not None:
             seen[spec.host] = "not started by this tool"
+    if len(again) < len(found):
+        yield from (f"{sentence}, not by this tool" for sentence in again.values())
     if len(set(seen.values())) > 1:
         told = ", ".join(f"{host} {generation}" for host, generation in seen.items())
         yield f"the ranks are of different generations: {told}"
+    yield from apart(found, bind_s)
+
+
+def apart(found: Mapping[str, Container], bind_s: float) -> Iterator[str]:
+    """Ranks whose starts lie further apart than a bind may take never met each other alive."""
+    starts = {host: since for host, one in found.items() if (since := began(one))}
+    if len(starts) < 2 or max(starts.values()) - min(starts.values()) <= timedelta(seconds=bind_s):
+        return
+    told = ", ".join(f"{host} {found[host].started_at}" for host in starts)
+    yield f"the ranks were started further apart than the {bind_s:.0f} s of a bind: {told}"
+
+
+def began(one: Container) -> datetime | None:
+    """docker says it in UTC, to the nanosecond; None where it says nothing."""
+    try:
+        return datetime.strptime(one.started_at[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def base_url(host: Host, stack: Stack) -> str | None:
@@ -116,7 +162,7 @@ def unlike(look: Look) -> list[str]:
     found = [
         f for spec, state in zip(wanted, states, strict=True) for f in rank_faults(spec, state)
     ]
-    found += generations(wanted, states)
+    found += generations(wanted, states, look.stack.deadlines.bind_s)
     for node, state in zip(look.cluster.nodes, states, strict=True):
         found += [
             f"{node.name}: {e.container.name} of stack {e.stack} is there"
