@@ -24,6 +24,7 @@ from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils.tqdm import disable_progress_bars
 from pydantic import ValidationError
 
+from inventory.document import shown
 from stacks.lock import endpoint
 from stacks.lock.errors import LockError
 from stacks.schema import LockedModel, ModelFile
@@ -55,7 +56,8 @@ def read(repository: str, revision: str) -> LockedModel:
     except ValidationError as error:
         first = error.errors()[0]
         raise LockError(
-            f"{repository}@{revision} cannot be locked: {first['input']!r} found; {first['msg']}"
+            f"{repository}@{revision} cannot be locked: {shown(first['input'])} found; "
+            f"{first['msg']}"
         ) from None
     except (_HttpError, HFValidationError, OfflineModeIsEnabled, OSError) as error:
         raise LockError(_sentence(api, repository, revision, error)) from None

@@ -135,7 +135,7 @@ class _Session:
     def parsed(self, content: bytes) -> Any:
         try:
             return httpx.Response(200, content=content).json()
-        except ValueError:
+        except (ValueError, RecursionError):
             raise LockError(f"{self.base} gives no JSON for {self.repository}") from None
 
     def _get(self, path: str, what: str, headers: dict[str, str]) -> httpx.Response:
