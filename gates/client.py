@@ -12,27 +12,18 @@ import httpx
 
 @dataclass(frozen=True)
 class Reply:
-    """content: the assistant's text, or what it thought where the answer stopped before any;
-    model: as the server names it; tokens: of the completion."""
+    """content: the assistant's text, which thoughts are no part of; model: as the server names it;
+    tokens: of the completion; cut: it stopped at the limit of tokens."""
 
     model: str
     content: str
     tokens: int
     seconds: float
-
-
-# Where a server with a reasoning parser puts the thoughts: SGLang, and vLLM of late.
-TEXTS = ("content", "reasoning_content", "reasoning")
+    cut: bool
 
 
 class NoAnswer(Exception):
     """One sentence: what the server did instead of answering."""
-
-
-def words(message: dict[str, Any]) -> str:
-    """The first text of a message that is not blank."""
-    found = (str(message.get(name) or "") for name in TEXTS)
-    return next((text for text in found if text.strip()), "")
 
 
 def complete(
@@ -69,12 +60,13 @@ def complete(
         raise NoAnswer(f"HTTP {response.status_code}: {said}")
     try:
         answer = json.loads(data)
-        message = answer["choices"][0]["message"]
+        choice = answer["choices"][0]
         reply = Reply(
             model=str(answer["model"]),
-            content=words(message),
+            content=str(choice["message"].get("content") or ""),
             tokens=int(answer["usage"]["completion_tokens"]),
             seconds=time.monotonic() - began,
+            cut=choice.get("finish_reason") == "length",
         )
     except (
         *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError),

@@ -162,7 +162,7 @@ def test_a_rank_that_dies_behind_the_answer_takes_the_others_down_too(
     launch: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The head answered; read again, the hosts have no rank (their snapshots here are bare)."""
-    monkeypatch.setattr(bind, "ask_head", lambda *_: Reply("lab-model", "391", 1, 0.1))
+    monkeypatch.setattr(bind, "ask_head", lambda *_: Reply("lab-model", "391", 1, 0.1, cut=False))
     ready = looks(state(0), "The server is fired up and ready to roll!")
     made = launch()
     job = made.run({0: {"ranks look spark-lab-0 ": answered(ready)}})

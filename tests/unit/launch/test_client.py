@@ -206,13 +206,39 @@ def test_the_canary_wants_words_and_tokens(serve: Serve, content: str | None, to
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 @pytest.mark.parametrize("content", [None, "", "\n"])
-def test_a_model_that_still_thinks_when_its_tokens_end_has_answered(
+def test_thoughts_that_were_cut_off_are_no_answer(
     serve: Serve, name: str, content: str | None
 ) -> None:
-    """At full effort GLM-5.3 thinks longer than any canary waits: tokens came from all ranks."""
-    message = {"content": content, name: "17 times 23 is"}
+    message = {"content": content, name: "17 times 23 is 391"}
     body = GOOD | {"choices": [{"message": message, "finish_reason": "length"}]}
-    assert canary(serve(body).url, "lab-model", 60).content == "17 times 23 is"
+    with pytest.raises(NoAnswer, match="is empty, cut off while it thought, after 3 tokens"):
+        canary(serve(body).url, "lab-model", 60)
+
+
+@pytest.mark.parametrize(
+    ("content", "right"),
+    [
+        ("391", True),
+        ("17*23 = 391.", True),
+        ("**391**", True),
+        ("It is 391, of course", True),
+        ("13910", False),
+        ("3910", False),
+        ("1391", False),
+        ("0.391", False),
+        ("391.5", False),
+        ("391,000", False),
+        ("!!!!!!!!!!!!!!!!", False),
+        ("What is 17*23? Answer with the number.", False),
+    ],
+)
+def test_the_canary_wants_the_right_number(serve: Serve, content: str, right: bool) -> None:
+    url = serve(GOOD | {"choices": [{"message": {"content": content}}]}).url
+    if right:
+        assert canary(url, "lab-model", 60).content == content
+        return
+    with pytest.raises(NoAnswer, match="391 expected to"):
+        canary(url, "lab-model", 60)
 
 
 def test_the_canary_leaves_room_for_a_model_that_thinks_first(serve: Serve) -> None:
