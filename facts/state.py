@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from facts.adopt import adoptable
+from facts.adopt.adoptable import Adoptable
 from facts.clocks import cpufreq
 from facts.clocks.cpufreq import Cpufreq
 from facts.engines import containers, outside
@@ -93,6 +95,7 @@ class HostState:
     program: str | Unknown | None = part(lambda section: section["sha256"])
     record: Mapping[str, Any] | Unknown = part(dict)
     holders: Holders | Unknown | None = part(holders.parse, when_asked=True)
+    adoptable: Adoptable | Unknown | None = part(adoptable.parse, when_asked=True)
     gpu: Gpus | Unknown | None = part(machine.gpus, when_asked=True)
     machine: Machine | Unknown | None = part(machine.parse, when_asked=True)
     discovered: Discovered | Unknown | None = part(discovered.parse, when_asked=True)

@@ -22,6 +22,8 @@ __all__ = ["FOLDER", "Lock", "Stack", "StackError", "load", "names"]
 
 _RUN_SECTIONS = ("container", "command", "env", "env_fabric")
 _COMPOSE_SECTIONS = ("compose",)
+_ADOPTED_SECTIONS = ("adopted",)
+PREVIOUS = "previous"  # the engine that no stack file knew and that ran before the wanted one
 
 _R = TypeVar("_R", bound=Record)
 
@@ -59,6 +61,17 @@ def load(name: str, lock_dir: Path | None = None) -> Stack:
     return stack.model_copy(update={"lock": lock})
 
 
+def load_adopted(path: Path) -> Stack | None:
+    """The stack that a run has written there, None when there is none; raises StackError."""
+    if not path.exists():
+        return None
+    lines: list[str] = []
+    stack = _read(path, Stack, "name", path.stem, lines)
+    if stack is None:
+        raise StackError([*lines, f"{path} was written by a run; remove it, then adopt anew"])
+    return stack
+
+
 def unfit(stack: Stack, model: LockedModel) -> list[str]:
     """Why a stack cannot have this model in its lock, in sentences."""
     return list(_unfit(stack, model))
@@ -66,11 +79,11 @@ def unfit(stack: Stack, model: LockedModel) -> list[str]:
 
 def _unfit(stack: Stack, model: LockedModel) -> Iterator[str]:
     """A cache's folder belongs to one repository, and its snapshots are links."""
-    found, wanted = stack.model.cached_repository, model.repository
+    found, wanted = stack.files.cached_repository, model.repository
     where = f"{FOLDER / stack.name}.yaml: model"
     if found and found != wanted:
         yield f"{where}.directory: a cache of {found} found; one of {wanted}, as locked, expected"
-    if found and stack.model.links == "materialise":
+    if found and stack.files.links == "materialise":
         yield f"{where}.links: materialise found; a cache consists of links: follow expected"
 
 
@@ -117,12 +130,20 @@ def _reserved(data: dict[str, Any], name: str) -> Iterator[Mistake]:
 
 def _launcher(data: dict[str, Any]) -> Iterator[Mistake]:
     """Each launcher has its own sections; the other one's say nothing and are refused."""
-    needs = {"run": _RUN_SECTIONS, "compose": _COMPOSE_SECTIONS}
+    needs = {
+        "run": _RUN_SECTIONS,
+        "compose": _COMPOSE_SECTIONS,
+        "adopted": _ADOPTED_SECTIONS,
+    }
     launcher = data.get("launcher")
     if launcher not in needs:
         return
+    shipped = {"image": "a mapping with repository", "model": "a mapping with directory"}
+    for key, text in shipped.items() if launcher != "adopted" else ():
+        if key not in data:
+            yield Mistake((key,), f"missing; {text} expected")
     for key in needs[launcher]:
-        if key in {"compose", "container", "env_fabric"} and key not in data:
+        if key in {"adopted", "compose", "container", "env_fabric"} and key not in data:
             yield Mistake((key,), f"missing; launcher {launcher} needs it")
     for other, keys in needs.items():
         for key in keys:

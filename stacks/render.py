@@ -13,10 +13,10 @@ from inventory.schema import Cluster
 from stacks import template
 from stacks.definition import StackError
 from stacks.parity import check_pair
-from stacks.schema import Container, Stack
-from stacks.spec import LABEL_PREFIX, ComposeSpec, FabricFacts, RankSpec
+from stacks.schema import Adopted, Container, Stack
+from stacks.spec import LABEL_PREFIX, ComposeSpec, FabricFacts, KeptSpec, RankSpec
 
-__all__ = ["ComposeSpec", "FabricFacts", "RankSpec", "check_pair", "mount", "rank_spec"]
+__all__ = ["ComposeSpec", "FabricFacts", "KeptSpec", "RankSpec", "check_pair", "mount", "rank_spec"]
 
 GID_INDEX = "NCCL_IB_GID_INDEX"
 CROSS_NIC = "NCCL_CROSS_NIC"
@@ -28,6 +28,8 @@ def rank_spec(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) ->
     Raises StackError for a placeholder that cannot be filled and for a fabric that the stack's
     GID rule cannot use.
     """
+    if stack.adopted is not None:
+        return _adopted(stack, stack.adopted, cluster, rank)
     values = _values(stack, cluster, rank, fabric)
     name = _fill(stack, stack.container.name, values) if stack.container else ""
     env = _env(stack, cluster, rank, fabric, values)
@@ -35,7 +37,8 @@ def rank_spec(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) ->
     compose = None
     if stack.compose is not None:
         name = stack.compose.container
-        compose = ComposeSpec(stack.compose.project, stack.compose.directory, stack.compose.file)
+        found = stack.compose
+        compose = ComposeSpec(found.project, found.directory, found.file, found.env_file)
     settings = _settings(stack.container, stack, values) if stack.container else ()
     revision = stack.lock.model.revision if stack.lock else None
     rendezvous = f"{cluster.head.fabric_address}:{stack.ports.rendezvous}"
@@ -84,6 +87,33 @@ def rank_spec(stack: Stack, cluster: Cluster, rank: int, fabric: FabricFacts) ->
         command=command,
         labels=labels,
         spec=spec,
+    )
+
+
+def _adopted(stack: Stack, adopted: Adopted, cluster: Cluster, rank: int) -> RankSpec:
+    """A rank that ran before: its host has all that it was made from."""
+    node = cluster.nodes[rank]
+    if [one.host for one in adopted.ranks] != [one.name for one in cluster.nodes]:
+        told = ", ".join(one.host for one in adopted.ranks)
+        raise StackError([f"stack {stack.name} ran on {told}, and the owner's file names others"])
+    found = adopted.ranks[rank]
+    return RankSpec(
+        host=node.name,
+        rank=rank,
+        world=len(cluster.nodes),
+        stack=stack.name,
+        container_name=found.container,
+        image=stack.image_reference,
+        revision=None,
+        rendezvous=f"{cluster.head.fabric_address}:{stack.ports.rendezvous}",
+        model_name=stack.serve.model_name,
+        create_argv=(),
+        compose=None,
+        env={},
+        command=(),
+        labels={},
+        spec=found.kept,
+        kept=KeptSpec(found.kept, found.containers),
     )
 
 

@@ -19,6 +19,7 @@ from inventory.values import (
     HubRepository,
     ImageSign,
     ImageTag,
+    Label,
     ModelPath,
     RelativePath,
     Repository,
@@ -106,11 +107,17 @@ class Image(Record):
 
 
 class Compose(Record):
-    """A compose project that already lies on each host (launcher: compose)."""
+    """A compose project that already lies on each host (launcher: compose).
+
+    `env_file`: what compose is given as --env-file; null: it reads the .env of the directory.
+    """
 
     project: ComposeProject = Field(description="a compose project name")
     directory: AbsolutePath = Field(description="an absolute path on the hosts")
     file: RelativePath = Field(description="a file name in that directory")
+    env_file: RelativePath | None = Field(
+        default=None, description="a file name in that directory, or null"
+    )
     container: DockerName = Field(description="the name of the container that compose makes")
 
 
@@ -157,17 +164,17 @@ class Container(Record):
     )
 
 
-def _another(port: int, info: ValidationInfo) -> int:
+def _another(port: int | None, info: ValidationInfo) -> int | None:
     if port == info.data.get("api"):
         raise reason("api has it too, a different one expected")
     return port
 
 
 class Ports(Record):
-    """TCP ports of the head."""
+    """TCP ports of the head; `rendezvous` is null in an adopted stack that does not say it."""
 
     api: _Port = Field(description="a TCP port, 1 to 65535,")
-    rendezvous: Annotated[_Port, AfterValidator(_another)] = Field(
+    rendezvous: Annotated[_Port | None, AfterValidator(_another)] = Field(
         description="a TCP port, 1 to 65535,"
     )
 
@@ -209,11 +216,11 @@ class Log(Record):
 
     `progress`: regular expressions whose first group is a number that grows; a line that differs
     from an earlier one only in other numbers is not progress. `ready`: the line after which a
-    completion is worth asking for.
+    completion is worth asking for; null (of an adopted stack) for any.
     """
 
     progress: tuple[Progress, ...] = Field(description="a list of regular expressions, one group")
-    ready: Pattern = Field(description="a regular expression")
+    ready: Pattern | None = Field(description="a regular expression")
 
 
 class Memory(Record):
@@ -281,13 +288,46 @@ class EnvFabric(Record):
     )
 
 
+class AdoptedRank(Record):
+    """What ran on one host, as it was found. All else about it is kept on that host itself.
+
+    `kept` names it there: the SHA-256 of everything that its containers were made from.
+    """
+
+    host: Label = Field(description="the name of a host of the owner's file")
+    container: DockerName = Field(description="the container of the engine")
+    containers: dict[DockerName, Sha256] = Field(
+        min_length=1, description="a mapping of container to the SHA-256 of what it was made from"
+    )
+    kept: Sha256 = Field(description="64 hexadecimal digits")
+    by: Literal["compose", "run"] = Field(description="compose or run")
+    project: str | None = Field(default=None, description="a compose project, or null")
+    folders: tuple[str, ...] = Field(default=(), description="folders of the compose project")
+    reference: str = Field(description="the image as it was spelled")
+    image: Digest = Field(description="the id of the image on that host")
+    digests: tuple[str, ...] = Field(default=(), description="repository digests of the image")
+    started_at: str = Field(description="a time")
+    commit: str | None = Field(default=None, description="of the checkout, or null")
+    dirty: bool | None = Field(default=None, description="true, false, or null (not known)")
+    models: tuple[str, ...] = Field(default=(), description="folders of models on that host")
+    watchdogs: tuple[str, ...] = Field(default=(), description="what starts it by itself")
+
+
+class Adopted(Record):
+    """Ranks that ran before and that no stack file knew (launcher: adopted)."""
+
+    ranks: tuple[AdoptedRank, ...] = Field(min_length=2, description="a list, in rank order")
+    context: int | None = Field(default=None, description="tokens of context, or null")
+
+
 class Stack(Record):
     """One engine with one model. `lock` is None when there is no lock file."""
 
     name: DockerName = Field(description="the stack's name, as in its file name")
     description: str = Field(min_length=1, description="a line of text")
-    image: Image = Field(description="a mapping with repository")
-    launcher: Literal["run", "compose"] = Field(description="run or compose")
+    image: Image | None = Field(default=None, description="a mapping with repository")
+    launcher: Literal["run", "compose", "adopted"] = Field(description="run or compose")
+    adopted: Adopted | None = Field(default=None, description="not written by hand")
     compose: Compose | None = Field(
         default=None, description="a mapping with project, directory and file"
     )
@@ -302,26 +342,49 @@ class Stack(Record):
     memory: Memory = Field(description="a mapping with floor_mib")
     serve: Serve = Field(description="a mapping with model_name")
     recognise: Recognise = Field(description="a mapping")
-    model: Model = Field(description="a mapping with directory")
+    model: Model | None = Field(default=None, description="a mapping with directory")
     lock: Lock | None = Field(default=None, exclude=True, description="not written by hand")
 
     @property
     def image_reference(self) -> str:
         """`repository@sha256:...`, or the bare repository while the stack has no digest."""
-        index = self.lock.image.index if self.lock else None
-        return f"{self.image.repository}@{index}" if index else self.image.repository
+        if self.adopted is not None:
+            return self.adopted.ranks[0].reference
+        repository, index = self.repository, self.lock.image.index if self.lock else None
+        return f"{repository}@{index}" if index else repository
+
+    @property
+    def repository(self) -> str:
+        """Where the image comes from; raises LookupError for an adopted stack."""
+        if self.image is None:
+            raise LookupError(f"{self.name} has no image of its own")
+        return self.image.repository
+
+    @property
+    def tag(self) -> str | None:
+        return self.image.tag if self.image else None
+
+    @property
+    def files(self) -> Model:
+        """Where the model lies; raises LookupError for an adopted stack."""
+        if self.model is None:
+            raise LookupError(f"{self.name} has no model of its own")
+        return self.model
 
     @property
     def model_path(self) -> str:
         """What the engine loads, below model_dir; without a lock a cache's folder itself."""
-        if self.lock is None or self.model.cached_repository is None:
-            return self.model.directory
-        return f"{self.model.directory}/snapshots/{self.lock.model.revision}"
+        if self.lock is None or self.files.cached_repository is None:
+            return self.files.directory
+        return f"{self.files.directory}/snapshots/{self.lock.model.revision}"
 
     @property
     def unlocked(self) -> list[str]:
-        """What has no digest or hash, in sentences; empty when the stack is locked."""
-        return list(_gaps(self))
+        """What has no digest or hash, in sentences; empty when the stack is locked.
+
+        An adopted one is: each host keeps it by the ids of its images.
+        """
+        return [] if self.adopted is not None else list(_gaps(self))
 
 
 def _gaps(stack: Stack) -> Iterator[str]:
@@ -332,7 +395,7 @@ def _gaps(stack: Stack) -> Iterator[str]:
         )
         return
     if stack.lock.image.index is None:
-        yield f"image {stack.image.repository} has no digest"
+        yield f"image {stack.repository} has no digest"
     files = stack.lock.model.files
     bare = [file.name for file in files if file.sha256 is None]
     if bare:

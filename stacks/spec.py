@@ -31,6 +31,29 @@ class ComposeSpec:
     project: str
     directory: str
     file: str
+    env_file: str | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Absolute paths of what the project is read from."""
+        env_file = [f"{self.directory}/{self.env_file}"] if self.env_file else []
+        return (f"{self.directory}/{self.file}", *env_file)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Of `docker compose`, up to its own command."""
+        path, *env_file = self.files
+        words = ["--project-name", self.project, "--project-directory", self.directory]
+        words += [word for one in env_file for word in ("--env-file", one)]
+        return (*words, "--file", path)
+
+
+@dataclass(frozen=True)
+class KeptSpec:
+    """A rank that is kept on its host; containers: name -> SHA-256 of what it was made from."""
+
+    digest: str
+    containers: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -56,3 +79,4 @@ class RankSpec:
     command: tuple[str, ...]
     labels: Mapping[str, str]
     spec: str
+    kept: KeptSpec | None = None

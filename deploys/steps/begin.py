@@ -9,11 +9,12 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.context import host
 
 from inventory.schema import Cluster
+from operations.adopt import adopt, file
 from operations.look import preflight
 from operations.look.parts import ask_of
 from operations.run import lease, start
 from operations.run.job import Here, checklist, stage, stage_for_those_left, together
-from stacks.definition import Stack, StackError, load, names
+from stacks.definition import PREVIOUS, Stack, StackError, load, names
 
 QUIET_LIMIT_S = 86400
 
@@ -26,6 +27,21 @@ def known_stacks(lock_dir: str | None) -> tuple[Stack, ...]:
         return tuple(load(name, folder) for name in names())
     except StackError as error:
         raise PyinfraError("\n".join(error.lines)) from None
+
+
+def previous(cluster: Cluster) -> tuple[Stack, ...]:
+    """What an earlier run took on from these hosts, none or one; a damaged file ends the run."""
+    try:
+        found = file.read(cluster)
+    except StackError as error:
+        raise PyinfraError("\n".join(error.lines)) from None
+    ranks = found.adopted.ranks if found and found.adopted else ()
+    same = [one.host for one in ranks] == [node.name for node in cluster.nodes]
+    return (found,) if found and same else ()
+
+
+def previous_name(cluster: Cluster) -> str | None:
+    return PREVIOUS if previous(cluster) else None
 
 
 def begin(
@@ -42,11 +58,15 @@ def begin(
     serve in the end; extra: parts of the hosts' state that are read only when asked for.
     """
     cluster: Cluster = host.data.cluster
-    known = known_stacks(cluster.lock_dir)
+    known = (*known_stacks(cluster.lock_dir), *previous(cluster))
     stack = next((one for one in known if one.name == stack_name), None)
     if stack_name is not None and stack is None:  # an empty name is one too
         allowed = ", ".join(one.name for one in known)
         raise PyinfraError(f"stack {stack_name!r} found; {allowed} allowed")
+    if stack is not None and stack.adopted is not None and name != "rollback_dsf":
+        raise PyinfraError(
+            f"stack {PREVIOUS} is what ran before: deploys/rollback_dsf.py brings it back"
+        )
     ask = ask_of(cluster, stack, known, extra)
     return start.start(name, host, stack, known, ask, settles, launches)
 
@@ -76,11 +96,16 @@ def quiet_s(usual: int) -> int:
 
 
 @checklist("Preflight")
-def checked(here: Here) -> None:
-    """All complaints about all hosts, before anything is changed anywhere."""
+def checked(here: Here, adopts: bool = False) -> None:
+    """All complaints about all hosts, before anything is changed anywhere.
+
+    adopts: what runs and can be brought back is no stranger.
+    """
     # No barrier yet: the preflight itself says which host is missing, and why the others wait.
     stage_for_those_left(here, "Preflight")
     lease.alone(here, name="No other run is at work on any host")
+    if adopts:
+        adopt.recognised(here, name="What runs is recognised")
     preflight.passed(here, name="Nothing forbids this job on any host")
     stage(here, "Program", name="Passed on all hosts")
 

@@ -37,6 +37,8 @@ def pinned(here: Here) -> None:
     Of a stack that is unlocked nothing is fetched; what its lock lacks is said.
     """
     stack = here.stack
+    if stack.adopted is not None:  # its hosts have what it ran; the needs of the launch are asked
+        return
     if stack.unlocked:
         for gap in stack.unlocked:
             here.warn(f"passed over: {gap}")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from operations.launch import bind, ping, rdma
+from operations.launch import bind, needs, ping, rdma
 from operations.memory import ritual
-from operations.run.job import Here, checklist, stage
+from operations.run.job import Here, checklist, stage, together
+
+
+@checklist("Needs")
+def needed(here: Here) -> None:
+    """All that a launch of the stack needs on every host, before the old engine goes."""
+    needs.met(here, name=f"Every host has what {here.stack.name} needs")
+    together(here, "No host lacks anything")
 
 
 @checklist("Launch")

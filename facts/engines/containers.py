@@ -29,7 +29,7 @@ class Container:
     runs, and that one's repository digests; policy: restart policy; published: ports of the host
     that lead to it; auto_remove: docker deletes it once it is stopped (--rm); signs: why it behaves
     like an engine, empty when it does not; compose_files: SHA-256 of what its project is made of
-    now, None for one that cannot be read."""
+    now, None for one that cannot be read; recipe: SHA-256 of all that it was made from."""
 
     id: str
     name: str
@@ -48,6 +48,7 @@ class Container:
     signs: tuple[str, ...]
     settings: Settings
     compose_files: Mapping[str, str | None]
+    recipe: str
 
     @property
     def alive(self) -> bool:
@@ -128,6 +129,7 @@ def parse_one(one: Section) -> Container:
         signs=tuple(one["Signs"]),
         settings=Settings(**one["Settings"]),
         compose_files=dict(one["ComposeFiles"]),
+        recipe=one["Recipe"],
     )
 
 

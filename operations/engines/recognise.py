@@ -102,6 +102,8 @@ def strays(
 
     def belongs(found: Found) -> bool:
         one = found.container
+        if spec is not None and spec.kept is not None:  # a shipped stack may know them too
+            return one.name in spec.kept.containers
         if found.stack != stack.name:
             return False
         if spec is None or one.name == spec.container_name:

@@ -87,16 +87,15 @@ def interrupted() -> Iterator[Callable[[], bool]]:
 def start_rank(job: Job, rank: Watched) -> None:
     """Create and start the container of one rank; raises RemoteError."""
     spec = rank.spec
-    if spec.compose is None:
+    if spec.kept is not None:
+        call(rank.host, "adopt", "start", spec.kept.digest, timeout_s=300)
+    elif spec.compose is None:
         label = f"{LABEL}generation={job.generation}"
         # One `docker run` for create and start: its caches were just dropped, each call is slow.
         argv = ["docker", "run", "--detach", "--label", label, *spec.create_argv[2:]]
         run(rank.host, f"{DAEMON} {shlex.join(argv)} > /dev/null", timeout_s=180)
     else:
-        compose = ["docker", "compose", "--project-name", spec.compose.project]
-        compose += ["--project-directory", spec.compose.directory]
-        compose += ["--file", f"{spec.compose.directory}/{spec.compose.file}"]
-        compose += ["up", "--detach", "--quiet-pull"]
+        compose = ["docker", "compose", *spec.compose.words, "up", "--detach", "--quiet-pull"]
         run(rank.host, f"{DAEMON} {shlex.join(compose)}", timeout_s=300)
     state = call(rank.host, "ranks", "look", spec.container_name, "0")["state"]
     if state is None:
@@ -189,7 +188,7 @@ def wait_until_served(
     job: Job, ranks: list[Watched], stack: Stack, asked_to_end: Callable[[], bool]
 ) -> Any:
     """Poll all ranks until the head answers; raises BindError on a death, a stall or the cap."""
-    ready = re.compile(stack.log.ready)
+    ready = re.compile(stack.log.ready or "")
     began = progressed = told = time.monotonic()
     canary = Canary(job.hosts[0], stack)
     try:
@@ -270,9 +269,8 @@ def take_down(job: Job, ranks: list[Watched]) -> list[str]:
     said = []
     for rank in sorted(ranks, key=lambda r: r.spec.rank):
         try:
-            answer = call(
-                rank.host, "ranks", "end", str(GRACE_S), rank.spec.container_name, timeout_s=120
-            )
+            names = rank.spec.kept.containers if rank.spec.kept else [rank.spec.container_name]
+            answer = call(rank.host, "ranks", "end", str(GRACE_S), *names, timeout_s=120)
             if answer["left"]:
                 said.append(f"{rank.host.name}: {', '.join(answer['left'])} is still there")
         except RemoteError as error:
@@ -346,7 +344,7 @@ def _bind(state: State, host: Host, job: Job, stack: Stack) -> bool:
 
 def _hold_on(workers: list[Watched], stack: Stack, asked_to_end: Callable[[], bool]) -> None:
     """The head's delay, with the workers watched: a head must not meet a dying worker."""
-    ready = re.compile(stack.log.ready)
+    ready = re.compile(stack.log.ready or "")
     until = time.monotonic() + stack.start.head_delay_s
     while True:
         for rank in workers:

@@ -138,11 +138,11 @@ def tag_line(stack: Stack, hosts: int) -> Line | None:
     decides.
     """
     locked = stack.image_reference.partition("@")[2]
-    if stack.image.tag is None or not locked:
+    if stack.tag is None or not locked:
         return None
-    name = f"tag {stack.image.tag}"
+    name = f"tag {stack.tag}"
     try:
-        now = registry.digest_of(stack.image.repository, stack.image.tag, TAG_TIMEOUT_S)
+        now = registry.digest_of(stack.repository, stack.tag, TAG_TIMEOUT_S)
     except LockError as error:
         return Line(name, (None,) * hosts, "unknown", str(error))
     moved = "" if now == locked else f", moved: the lock keeps {locked[:19]}"

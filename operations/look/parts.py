@@ -91,9 +91,11 @@ def ask_of(
             *(name for part in PARTS for name in part.units),
         ),
         user_units=settings.user_units_down,
-        images=tuple(one.image_reference for one in wanted if not one.unlocked),
+        images=tuple(one.image_reference for one in wanted if one.image and not one.unlocked),
         shards=tuple(
-            (shards.directory(one, cluster.model_dir), shards.lock_id(one)) for one in wanted
+            (shards.directory(one, cluster.model_dir), shards.lock_id(one))
+            for one in wanted
+            if one.model
         ),
         files=tuple(path for part in PARTS for path in part.files),
         words=resurrection.stack_words(known),

@@ -83,6 +83,8 @@ def complaints(state: HostState, stack: Stack) -> Iterator[str]:
 
 def assess(look: Look) -> Iterator[Finding]:
     state, stack = look.state, look.stack
+    if stack.adopted is not None:  # by its id, which the host itself has (operations/launch/needs)
+        return
     image, wrong = found(state, stack), list(complaints(state, stack))
     refuse = look.named(wrong, look.launches)
     if stack.unlocked:

@@ -137,7 +137,7 @@ def surveyed(here: Here) -> Commands:
     """
     stack = here.stack
     if not here.executing:
-        where = f"{here.cluster.model_dir}/{stack.model.directory}"
+        where = f"{here.cluster.model_dir}/{stack.files.directory}"
         here.say(f"would read all of the revision's files in {where}")
     yield FunctionCommand(_read, (here.job, stack), {})
 

@@ -33,8 +33,8 @@ def entries(stack: Stack) -> list[dict[str, object]]:
 def lock_id(stack: Stack) -> str:
     """Names a manifest and how it must lie, so that a proof for one is none for another."""
     what: object = entries(stack)
-    if stack.model.links != "follow":
-        what = [what, stack.model.links]
+    if stack.files.links != "follow":
+        what = [what, stack.files.links]
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
@@ -50,7 +50,7 @@ def request(stack: Stack, model_dir: str, full: bool) -> dict[str, Any]:
         "lock": lock_id(stack),
         "entries": entries(stack),
         "full": full,
-        "links": stack.model.links,
+        "links": stack.files.links,
         "mount": {"outside": seen[0], "inside": seen[1]} if seen else None,
     }
 
@@ -58,6 +58,8 @@ def request(stack: Stack, model_dir: str, full: bool) -> dict[str, Any]:
 def assess(look: Look) -> Iterator[Finding]:
     """The model's files; then what lies beside them, which is never removed and so no drift."""
     stack, found = look.stack, look.state.shards
+    if stack.model is None:
+        return
     where = directory(stack, look.cluster.model_dir)
     said = found.state.get(where) if isinstance(found, Shards) else str(found)
     line = Wanted("engine", "model files", "verified")
@@ -87,8 +89,8 @@ def assess(look: Look) -> Iterator[Finding]:
 def out_of_sight(stack: Stack, model_dir: str) -> str | None:
     """What to do where a fetch would not help: its files are right, and the container is shown
     only the links to them, which a fetch keeps."""
-    seen, top = mount(stack, model_dir), f"{model_dir}/{stack.model.directory}"
-    if not stack.model.cached_repository or not seen or f"{top}/".startswith(f"{seen[0]}/"):
+    seen, top = mount(stack, model_dir), f"{model_dir}/{stack.files.directory}"
+    if not stack.files.cached_repository or not seen or f"{top}/".startswith(f"{seen[0]}/"):
         return None
     return (
         f"the links of a cache lead out of {seen[0]}, which is all that the container sees, "

@@ -24,7 +24,7 @@ from operations.network.judge import case, unfit
 from operations.run.findings import Finding, Look, Wanted, aside
 from operations.run.job import Job
 from stacks.definition import Stack, StackError
-from stacks.render import RankSpec, check_pair, rank_spec
+from stacks.render import KeptSpec, RankSpec, check_pair, rank_spec
 
 
 def specs(cluster: Cluster, stack: Stack, states: Sequence[HostState]) -> list[RankSpec]:
@@ -49,6 +49,9 @@ def rank_faults(spec: RankSpec, state: HostState) -> Iterator[str]:
         return
     if not one.running:
         yield f"{where}: {one.name} is {one.status} (exit status {one.exit_code})"
+    if spec.kept is not None:
+        yield from kept_faults(where, spec.kept, state)
+        return
     if not runs_image(one, spec.image, state):
         told = ", ".join(one.digests) or one.image_id
         yield f"{where}: {one.name} runs image {one.reference} ({told}), {spec.image} wanted"
@@ -56,6 +59,17 @@ def rank_faults(spec: RankSpec, state: HostState) -> Iterator[str]:
         yield f"{where}: {one.name} was started with other settings"
     elif spec.compose is None and one.policy != "no":  # `docker update` changes it afterwards
         yield f"{where}: {one.name} would come back by itself (restart policy {one.policy})"
+
+
+def kept_faults(where: str, kept: KeptSpec, state: HostState) -> Iterator[str]:
+    """How the containers of a rank differ from what they were when it was adopted."""
+    there = {one.name: one for one in containers_of(state)}
+    for name, digest in kept.containers.items():
+        one = there.get(name)
+        if one is None:
+            yield f"{where}: no container {name}"
+        elif one.recipe != digest:
+            yield f"{where}: {name} was started with other settings than the engine that was kept"
 
 
 def runs_image(one: Container, wanted: str, state: HostState) -> bool:
@@ -94,7 +108,7 @@ def generations(
             )
         if recorded or one.generation:
             seen[spec.host] = str(record.get("generation") if recorded else one.generation)
-        elif spec.compose is not None:
+        elif not spec.create_argv:
             seen[spec.host] = "not started by this tool"
     if len(again) < len(found):
         yield from (f"{sentence}, not by this tool" for sentence in again.values())

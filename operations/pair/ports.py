@@ -20,7 +20,8 @@ def needed(stack: Stack, rank: int) -> dict[int, str]:
     """{port: what it is for} on the host of one rank; workers listen on none that is fixed."""
     if rank:
         return {}
-    return {stack.ports.api: "API", stack.ports.rendezvous: "rendezvous"}
+    meeting = {stack.ports.rendezvous: "rendezvous"} if stack.ports.rendezvous else {}
+    return {stack.ports.api: "API", **meeting}
 
 
 def asked(cluster: Cluster, wanted: Sequence[Stack], known: Sequence[Stack]) -> tuple[int, ...]:

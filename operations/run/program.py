@@ -53,8 +53,13 @@ def engine_signs(known: Sequence[Stack]) -> str:
 
 
 def undo_text(known: Sequence[Stack]) -> bytes:
-    """The console command: it works without the control machine, which may be gone."""
-    call = ["python3", "-I", INSTALLED, "undo", "--words", "--engines", engine_signs(known)]
+    """The console command: it works without the control machine, which may be gone.
+
+    Of an adopted stack it says nothing: each control machine has its own, and such an engine is
+    known on the host by how it behaves.
+    """
+    signs = engine_signs([one for one in known if one.adopted is None])
+    call = ["python3", "-I", INSTALLED, "undo", "--words", "--engines", signs]
     return (
         "#!/bin/sh\n"
         "# Gives this host back as it was before spark-converge; --plan only says what that is.\n"

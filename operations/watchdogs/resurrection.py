@@ -52,6 +52,8 @@ def stack_words(known: Sequence[Stack]) -> tuple[str, ...]:
     for stack in known:
         if stack.compose:
             named += [stack.compose.project, stack.compose.directory, stack.compose.container]
+        for rank in stack.adopted.ranks if stack.adopted else ():
+            named += [*rank.containers, *rank.folders]
         named += [*stack.recognise.compose_projects, *stack.recognise.image_repositories]
     return tuple(sorted(set(named)))
 
@@ -113,7 +115,9 @@ def policies(
     """Containers that docker starts by itself; the wanted stack's own compose file may say so."""
     for found in engines(rank, state, known):
         one = found.container
-        if one.policy != "no" and not (stack and stack.compose and found.stack == stack.name):
+        if one.policy != "no" and not (
+            stack and stack.launcher != "run" and found.stack == stack.name
+        ):
             yield Source(POLICIES, one.name, "armed", one.policy)
 
 

@@ -17,21 +17,21 @@ from stacks.schema import Lock, LockedImage, LockedModel
 def image_now(stack: Stack, tag: str | None) -> LockedImage:
     """The image behind `tag`, else behind the locked digest, else behind the stack's own tag."""
     locked = stack.lock.image.index if stack.lock else None
-    reference = tag or locked or stack.image.tag
+    reference = tag or locked or stack.tag
     if reference is None:
         click.echo(
-            f"{stack.image.repository}: no digest locked and no tag named; it stays null "
+            f"{stack.repository}: no digest locked and no tag named; it stays null "
             "(--tag NAME reads one)",
             err=True,
         )
         return LockedImage()
-    found = registry.read(stack.image.repository, reference)
-    if tag is None and locked and stack.image.tag:
-        now = registry.digest_of(stack.image.repository, stack.image.tag)
+    found = registry.read(stack.repository, reference)
+    if tag is None and locked and stack.tag:
+        now = registry.digest_of(stack.repository, stack.tag)
         if now != locked:
             click.echo(
-                f"{stack.image.repository}:{stack.image.tag} points to {now} now; the lock keeps "
-                f"{locked} (--tag {stack.image.tag} takes the new one)",
+                f"{stack.repository}:{stack.tag} points to {now} now; the lock keeps "
+                f"{locked} (--tag {stack.tag} takes the new one)",
                 err=True,
             )
     return found

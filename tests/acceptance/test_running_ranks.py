@@ -41,7 +41,7 @@ def test_podman_runs_no_engine_of_the_stack(host: Host, stack: Stack) -> None:
 
 def test_rank_runs_the_locked_image(host: Host, stack: Stack) -> None:
     assert stack.lock is not None, stack.unlocked
-    wanted = f"{stack.image.repository}@{stack.lock.image.index}"
+    wanted = f"{stack.repository}@{stack.lock.image.index}"
     assert containers(host).one["Config"]["Image"] == wanted
     # Both image stores name an image by its repository digest; its id is another in each.
     (image,) = json.loads(read(host, f"docker image inspect {shlex.quote(wanted)}"))

@@ -247,6 +247,7 @@ def container(name: str, image: str, labels: Mapping[str, str], **changes: Any) 
         "Signs": [],
         "Settings": {"environment": "", "command": "", "mounts": "", "limits": {}},
         "ComposeFiles": {},
+        "Recipe": hashlib.sha256(f"recipe of {name}".encode()).hexdigest(),
     } | changes
 
 
@@ -267,6 +268,48 @@ def old_rank(dsf: Stack) -> dict[str, Any]:
     labels = {"com.docker.compose.project": "dsf-lab", "com.docker.compose.service": "engine"}
     made = container("dsf-lab-engine-1", dsf.image_reference, labels)
     return made | {"Restart": "unless-stopped"}
+
+
+def found_engine(name: str, rank: int) -> dict[str, Any]:
+    """What spark-host says of a rank that no stack file knows."""
+    digest = container(name, "", {})["Recipe"]
+    return {
+        "name": name,
+        "containers": {name: digest},
+        "project": None if rank else "ds4",
+        "reference": "dspark-vllm-gx10:aug26",
+        "image": f"sha256:{'5' * 64}",
+        "digests": [],
+        "sum": hashlib.sha256(name.encode()).hexdigest(),
+        "started_at": f"2026-08-26T06:00:{25 - 25 * rank:02d}.123456789Z",
+        "policy": "unless-stopped",
+        "rank": rank,
+        "world": 2,
+        "address": "10.0.0.1",
+        "rendezvous": 25000,
+        "api": None if rank else 8888,
+        "model_name": None if rank else "deepseek-v4-flash-0731",
+        "context": None if rank else 200000,
+        "progress": [r"checkpoint shards:\s+\d+% Completed \| (\d+)/\d+"],
+        "ready": None if rank else "Application startup complete",
+        "models": ["/srv/hf"],
+        "files": [],
+        "checkout": None,
+        "folders": [] if rank else ["/opt/ds4"],
+        "cannot": [],
+    }
+
+
+def found_pair(wanted: Cluster, lab: Stack, dsf: Stack) -> list[Snapshot]:
+    """Dirty hosts with an engine of no stack file: the head by compose, the worker by itself."""
+    made = [dirty(wanted, rank, lab, dsf) for rank in range(2)]
+    for rank, name in enumerate(("ds4-vllm-1", "vllm-worker")):
+        labels = {} if rank else {"com.docker.compose.project": "ds4"}
+        one = container(name, "dspark-vllm-gx10:aug26", labels)
+        signs = {"Restart": "unless-stopped", "Signs": ["has the GPU"]}
+        made[rank]["containers"]["containers"] = [one | signs]
+        made[rank]["adoptable"] = {"engines": [found_engine(name, rank)]}
+    return made
 
 
 def policy(cpus: str, **changes: Any) -> dict[str, Any]:

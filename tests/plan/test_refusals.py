@@ -310,7 +310,7 @@ def test_prepare_says_what_it_passes_over_of_an_unlocked_stack(pair: Made) -> No
 def test_a_stack_that_is_not_shipped_is_named_with_those_that_are(pair: Made) -> None:
     run = pair().plan("serve", "--data", "stack=glm99")
     is_refused(run)
-    assert "stack 'glm99' found; dsf-lab, glm53-sglang-nvfp4, lab allowed" in run.err
+    assert "stack 'glm99' found; dsf-0731, dsf-lab, glm53-sglang-nvfp4, lab allowed" in run.err
 
 
 @pytest.mark.parametrize("deploy", ["serve", "prepare", "rollback_dsf"])
@@ -456,4 +456,4 @@ def test_what_came_back_is_named_with_its_likely_origin(pair: Made) -> None:
 def test_no_name_is_no_stack(pair: Made, deploy: str) -> None:
     run = pair().plan(deploy, "--data", "stack=")
     is_refused(run)
-    assert "stack '' found; dsf-lab, glm53-sglang-nvfp4, lab allowed" in run.err
+    assert "stack '' found; dsf-0731, dsf-lab, glm53-sglang-nvfp4, lab allowed" in run.err

@@ -175,7 +175,7 @@ def test_what_a_rank_needs_and_does_not_find_is_said_all_at_once(
         "other: docker cannot give a container the GPU: the NVIDIA container toolkit is not there",
         "other: docker has no network lane any more",
         "other: NCCL_SOCKET_IFNAME names enp1s0f0np0, which is a member of bond0 now and has no "
-        "address",
+        "address; deploys/stop.py and deploys/undo.py give the fabric back as it was",
         "other: GLOO_SOCKET_IFNAME names bond7, and there is no such interface",
         "other: NCCL_IB_HCA names roceP9, and there is no such device",
     ]
@@ -265,3 +265,38 @@ def test_a_checkout_is_known_by_its_commit_without_running_git_as_root(tmp_path:
     assert files.commit(str(git)) == "b" * 40
     (git / "HEAD").write_text("c" * 40 + "\n")
     assert files.commit(str(git)) == "c" * 40
+
+
+@pytest.mark.parametrize(
+    ("port", "published", "listening", "asked"),
+    [
+        (8888, [], [8888, 25000, 41000], [8888]),
+        (8000, [8888], [], [8888]),
+        (None, [], [25000, 30000, 41000], [30000]),
+        (None, [], [25000], []),
+    ],
+)
+def test_no_port_is_asked_that_may_be_where_the_ranks_meet(
+    port: int | None, published: list[int], listening: list[int], asked: list[int]
+) -> None:
+    assert look.offered(port, published, listening) == asked
+
+
+def test_the_patterns_of_a_log_are_those_that_it_has() -> None:
+    lines = [f"Loading safetensors checkpoint shards:  {n * 50}% Completed | {n}/2" for n in (1, 2)]
+    lines += ["INFO:     Application startup complete.", "INFO: Uvicorn running on ..."]
+    logs = module("adopt.logs")
+    progress, ready = logs.patterns(lines)
+    assert progress == [logs.PROGRESS[0]]
+    assert ready == "Application startup complete"
+    assert logs.patterns(["nothing of the kind"]) == ([], None)
+
+
+def test_of_a_log_that_does_not_end_only_its_beginning_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docker").write_text("#!/bin/sh\nexec yes 'a line'\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    logs = module("adopt.logs")
+    assert len(logs.of_start("any", "0")) <= logs.LIMIT_BYTES // len("a line\n") + 1

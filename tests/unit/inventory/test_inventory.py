@@ -298,7 +298,7 @@ MISTAKES = [
     (
         "stack: lab\nrollback",
         "stack: labb\nrollback",
-        "19: stack: 'labb' found; dsf-lab, glm53-sglang-nvfp4, lab allowed",
+        "19: stack: 'labb' found; dsf-0731, dsf-lab, glm53-sglang-nvfp4, lab allowed",
     ),
     (
         "rollback_stack: dsf-lab",
@@ -473,7 +473,8 @@ def test_overrides_stand_in_for_the_file_and_are_named_in_mistakes(tmp_path: Pat
     cluster = schema.load(path, {"fabric.mtu": "1500", "rollback_stack": "null"})
     assert (cluster.fabric.mtu, cluster.rollback_stack) == (1500, None)
     assert lines_of(tmp_path, PAIR, {"stack": "nope"}) == [
-        "override stack=nope: stack: 'nope' found; dsf-lab, glm53-sglang-nvfp4, lab allowed"
+        "override stack=nope: stack: 'nope' found; dsf-0731, dsf-lab, glm53-sglang-nvfp4, lab "
+        "allowed"
     ]
 
 

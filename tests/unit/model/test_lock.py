@@ -208,6 +208,7 @@ def test_verify_tells_where_the_tag_points_and_keeps_the_lock(
     moved = images("v1", "something newer")
     said = f"{moved[:19]}, moved: the lock keeps {digest[:19]}"
     assert tag_line(tiny, 2) == Line("tag v1", (said, said), "ok")
+    assert tiny.image is not None
     gone = tiny.model_copy(
         update={"image": tiny.image.model_copy(update={"repository": "127.0.0.1:1/engine"})}
     )

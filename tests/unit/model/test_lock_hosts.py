@@ -295,7 +295,7 @@ def surveys_of(
     hub.publish("lab/tiny", {"config.json": b"{}\n", "one.safetensors": b"x" * 2000})
     hub.repositories["lab/tiny"].hashes = False
     lab, dsf = locked("lab", tmp_path), locked("dsf-lab", tmp_path)
-    model = lab.model.model_copy(update={"directory": "models--lab--tiny"})
+    model = lab.files.model_copy(update={"directory": "models--lab--tiny"})
     cached = lab.model_copy(update={"model": model, "lock": None})
     wanted = cluster()
     ended = {"active": False, "subject": "", "progress": None, "answer": answer}

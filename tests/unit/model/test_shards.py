@@ -71,7 +71,7 @@ def test_where_a_fetch_keeps_the_links_the_mount_is_named_instead(
     stack = stack.model_copy(
         update={
             "container": stack.container.model_copy(update={"volumes": (volume,)}),
-            "model": stack.model.model_copy(update={"directory": directory}),
+            "model": stack.files.model_copy(update={"directory": directory}),
         }
     )
     said = out_of_sight(stack, "/srv/models")

@@ -62,7 +62,7 @@ def mistakes(folder: Path, name: str, lock_dir: Path | None = None) -> list[str]
 
 
 def test_the_shipped_stacks_load() -> None:
-    assert definition.names() == ["dsf-lab", "glm53-sglang-nvfp4", "lab"]
+    assert definition.names() == ["dsf-0731", "dsf-lab", "glm53-sglang-nvfp4", "lab"]
     for name in definition.names():
         assert definition.load(name).name == name
 

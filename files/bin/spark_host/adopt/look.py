@@ -11,13 +11,13 @@ from typing import Any
 
 from engines import containers, recipe
 from network import listeners
-from run import processes
-from run.command import read
+from run import places, processes
 
 from adopt import command, files, logs
 
 LABEL = "io.spark-converge."
 PORTS = range(1, 65536)
+USUAL = (8000, 30000, 8888, 8080, 5000)  # of vLLM, SGLang, the seeds' pairs, llama.cpp, TabbyAPI
 ASK_S = 5  # of a list of models, which costs an engine nothing
 # What a folder of a model has, or a cache of the Hub.
 MODEL_ENDS = (".safetensors", ".gguf", ".safetensors.index.json")
@@ -42,9 +42,9 @@ def own(one: dict[str, Any]) -> bool:
     return any(key.startswith(LABEL) for key in one["Config"].get("Labels") or {})
 
 
-def inside(pid: object) -> str | None:
+def inside(pid: int) -> str | None:
     """Id of the docker container that a process runs in."""
-    found = listeners.CONTAINER.search(read(f"/proc/{pid}/cgroup") or "")
+    found = places.CONTAINER.search(places.cgroups(pid))
     return found[1] if found else None
 
 
@@ -63,7 +63,7 @@ def listening() -> dict[str, list[int]]:
     sockets = listeners.sockets(PORTS)
     found: dict[str, list[int]] = {}
     for inode, pid in listeners.holders(sockets).items():
-        container = inside(pid)
+        container = inside(int(pid))
         if container:
             found.setdefault(container, []).append(sockets[inode])
     return found
@@ -96,14 +96,15 @@ def look(
     name, given = one["Name"].lstrip("/"), environment(one)
     began = [one["Path"], *(one["Args"] or ())]
     said = command.told([*lines, began], given)
-    offered = [said["port"], *containers.published(one), *sorted(set(ports))]
-    api = asked([port for port in dict.fromkeys(offered) if port])
+    api = asked(offered(said["port"], containers.published(one), ports))
     group = beside(one, running)
     progress, ready = logs.patterns(logs.of_start(name, one["State"]["StartedAt"]))
     kept = [file for other in group for file in files.of(other)]
     return {
         "name": name,
-        "containers": [other["Name"].lstrip("/") for other in group],
+        "containers": {
+            other["Name"].lstrip("/"): recipe.digest(recipe.recipe(other)) for other in group
+        },
         "project": files.labels(one).get(recipe.PROJECT),
         "reference": one["Config"].get("Image") or "",
         "image": one["Image"],
@@ -126,6 +127,14 @@ def look(
         "folders": sorted({folder for other in group if (folder := files.folder(other))}),
         "cannot": [sentence for other in group for sentence in cannot(other)],
     }
+
+
+def offered(port: int | None, published: list[int], listening: list[int]) -> list[int]:
+    """Ports that may be an API. Never just any that is open: where the ranks meet, a stray question
+    can end an engine."""
+    if published or port:
+        return published or [one for one in [port] if one]
+    return [usual for usual in USUAL if usual in listening]
 
 
 def cannot(one: dict[str, Any]) -> Iterable[str]:

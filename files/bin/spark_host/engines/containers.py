@@ -13,7 +13,7 @@ from run.command import Failed, which
 from run.places import CONTAINER, cgroups
 from run.processes import Process
 
-from engines import podman, settings, signs
+from engines import podman, recipe, settings, signs
 
 COMPOSE = "com.docker.compose.project"
 SOCKET = "/var/run/docker.sock"
@@ -125,6 +125,7 @@ def told(one: dict[str, Any], image: dict[str, Any], inside: list[Process]) -> d
         "Signs": signs.of_container(one, inside),
         "Settings": settings.of(one, of_image),
         "ComposeFiles": compose_files(labels),
+        "Recipe": recipe.digest(recipe.recipe(one)),
     }
 
 

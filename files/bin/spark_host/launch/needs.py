@@ -14,6 +14,7 @@ from adopt import adopt
 from engines import containers
 from engines.images import quoted
 from network import listeners
+from run import places
 from run.command import Failed, read, run, which
 
 STATE = "/var/lib/spark-converge"
@@ -60,7 +61,8 @@ def environment_faults(pairs: list[str]) -> Iterator[str]:
             elif os.path.lexists(f"{NET}/{words[0]}/master"):
                 master = os.path.basename(os.path.realpath(f"{NET}/{words[0]}/master"))
                 yield (
-                    f"{name} names {words[0]}, which is a member of {master} now and has no address"
+                    f"{name} names {words[0]}, which is a member of {master} now and has no "
+                    "address; deploys/stop.py and deploys/undo.py give the fabric back as it was"
                 )
         if name == "NCCL_IB_HCA" and not value.startswith("^") and os.path.isdir(RDMA):
             have = os.listdir(RDMA)
@@ -111,7 +113,7 @@ def port_faults(bindings: dict[str, Any]) -> Iterator[str]:
     sockets = listeners.sockets(wanted) if wanted else {}
     for inode, pid in (listeners.holders(sockets) if sockets else {}).items():
         name = read(f"/proc/{pid}/comm")
-        inside = listeners.CONTAINER.search(read(f"/proc/{pid}/cgroup") or "")
+        inside = places.CONTAINER.search(places.cgroups(int(pid)))
         if name != "docker-proxy" and not inside:
             yield f"port {sockets[inode]} is held by {name} (pid {pid})"
 
