@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from facts.run.unknown import Section
@@ -13,23 +12,11 @@ COMPOSE_PROJECT = "com.docker.compose.project"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a container was made with. environment (beside what its image sets), command and mounts:
-    hashes, made on the host; limits: by name, sizes in bytes."""
-
-    environment: str
-    command: str
-    mounts: str
-    limits: Mapping[str, str | int]
-
-
-@dataclass(frozen=True)
 class Container:
     """reference: the image as it was asked for at creation; image_id, digests: the image that it
     runs, and that one's repository digests; policy: restart policy; published: ports of the host
     that lead to it; auto_remove: docker deletes it once it is stopped (--rm); signs: why it behaves
-    like an engine, empty when it does not; compose_files: SHA-256 of what its project is made of
-    now, None for one that cannot be read; recipe: SHA-256 of all that it was made from."""
+    like an engine, empty when it does not; recipe: SHA-256 of all that it was made from."""
 
     id: str
     name: str
@@ -46,8 +33,6 @@ class Container:
     digests: tuple[str, ...]
     auto_remove: bool
     signs: tuple[str, ...]
-    settings: Settings
-    compose_files: Mapping[str, str | None]
     recipe: str
 
     @property
@@ -127,8 +112,6 @@ def parse_one(one: Section) -> Container:
         digests=tuple(one["Digests"]),
         auto_remove=one["AutoRemove"],
         signs=tuple(one["Signs"]),
-        settings=Settings(**one["Settings"]),
-        compose_files=dict(one["ComposeFiles"]),
         recipe=one["Recipe"],
     )
 

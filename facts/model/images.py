@@ -11,14 +11,12 @@ from facts.run.unknown import Section
 class Image:
     """digests: repository digests ("repo@sha256:..."), the only thing comparable across hosts:
     the image id differs between overlay2 and the containerd store. platform: linux/arm64;
-    manifest: digest of that platform's manifest, None where the daemon does not say; environment:
-    hashes of what it sets."""
+    manifest: digest of that platform's manifest, None where the daemon does not say."""
 
     id: str
     digests: tuple[str, ...]
     platform: str
     manifest: str | None
-    environment: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,6 @@ def parse(section: Section) -> Images:
                 tuple(one["digests"]),
                 one["platform"],
                 one.get("manifest"),
-                tuple(one["environment"]),
             )
             for reference, one in section.items()
         }

@@ -245,8 +245,6 @@ def container(name: str, image: str, labels: Mapping[str, str], **changes: Any) 
         "Restart": "no",
         "AutoRemove": False,
         "Signs": [],
-        "Settings": {"environment": "", "command": "", "mounts": "", "limits": {}},
-        "ComposeFiles": {},
         "Recipe": hashlib.sha256(f"recipe of {name}".encode()).hexdigest(),
     } | changes
 
@@ -332,7 +330,6 @@ def image(reference: str) -> dict[str, Any]:
         "digests": [reference],
         "platform": "linux/amd64",
         "manifest": None,
-        "environment": [],
     }
 
 

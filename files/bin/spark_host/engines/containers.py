@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
@@ -13,9 +12,8 @@ from run.command import Failed, which
 from run.places import CONTAINER, cgroups
 from run.processes import Process
 
-from engines import podman, recipe, settings, signs
+from engines import podman, recipe, signs
 
-COMPOSE = "com.docker.compose.project"
 SOCKET = "/var/run/docker.sock"
 KEPT = ("Id", "Name", "RestartCount", "Image", "Created")
 
@@ -80,26 +78,6 @@ def published(one: dict[str, Any]) -> list[int]:
     return sorted({int(b["HostPort"]) for bound in bindings.values() for b in bound or ()})
 
 
-def compose_files(labels: dict[str, str]) -> dict[str, str | None]:
-    """{path: SHA-256, null for one that cannot be read} of what its compose project is made of."""
-    named = (labels.get(f"{COMPOSE}.config_files"), labels.get(f"{COMPOSE}.environment_file"))
-    paths = [path for names in named for path in (names or "").split(",") if path]
-    own = f"{labels.get(f'{COMPOSE}.working_dir', '')}/.env"  # taken where no other is named
-    if not named[1] and os.path.isfile(own):
-        paths.append(own)
-    return {path: sha256(path) for path in paths}
-
-
-def sha256(path: str) -> str | None:
-    try:
-        if not os.path.isfile(path):  # a FIFO would not end
-            return None
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError:
-        return None
-
-
 def image_of(container: dict[str, Any]) -> dict[str, Any]:
     """Its image's document; empty when that was removed under it."""
     status, one = ask(f"/images/{container['Image']}/json")
@@ -109,7 +87,6 @@ def image_of(container: dict[str, Any]) -> dict[str, Any]:
 def told(one: dict[str, Any], image: dict[str, Any], inside: list[Process]) -> dict[str, Any]:
     """What is said of a container; its environment and its arguments stay on the host."""
     labels, host = one["Config"].get("Labels") or {}, one["HostConfig"]
-    of_image = settings.entries((image.get("Config") or {}).get("Env") or ())
     return {
         **{key: one.get(key) for key in KEPT},
         "State": {
@@ -123,8 +100,6 @@ def told(one: dict[str, Any], image: dict[str, Any], inside: list[Process]) -> d
         "Restart": (host.get("RestartPolicy") or {}).get("Name"),
         "AutoRemove": bool(host.get("AutoRemove")),
         "Signs": signs.of_container(one, inside),
-        "Settings": settings.of(one, of_image),
-        "ComposeFiles": compose_files(labels),
         "Recipe": recipe.digest(recipe.recipe(one)),
     }
 

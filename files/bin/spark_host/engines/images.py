@@ -7,7 +7,7 @@ from typing import Any
 
 from run.command import Failed
 
-from engines import containers, settings
+from engines import containers
 
 
 def quoted(reference: str) -> str:
@@ -17,10 +17,9 @@ def quoted(reference: str) -> str:
 
 
 def section(wanted: dict[str, Any]) -> dict[str, Any]:
-    """{reference: {id, digests, platform, manifest, environment} or null for one that is not here}.
+    """{reference: {id, digests, platform, manifest} or null when the image is not on this host}.
 
-    environment: hashes of what it sets (settings.py); manifest: digest of this platform's manifest,
-    which the containerd store says from docker 28 on.
+    manifest: digest of this platform's manifest; the containerd store says it from docker 28 on.
     """
     answer = {}
     for reference in wanted["images"]:
@@ -33,7 +32,6 @@ def section(wanted: dict[str, Any]) -> dict[str, Any]:
                 "digests": one.get("RepoDigests") or [],
                 "platform": f"{one['Os']}/{one['Architecture']}",
                 "manifest": manifest(one),
-                "environment": settings.entries((one.get("Config") or {}).get("Env") or ()),
             }
             if status == 200
             else None
