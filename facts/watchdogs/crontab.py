@@ -1,61 +1,85 @@
-"""Crontabs, byte for byte, and the words in them that start containers."""
+"""Crontabs, byte for byte, and which of their lines start an engine, as the host judged them."""
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from facts.run.unknown import Section
 
 
 @dataclass(frozen=True)
-class Table:
-    """A user's crontab, or a system one at `place`; inert: why cron passes over it.
+class Line:
+    """A job that starts an engine. tag: what it is held by, or "".
 
-    text decodes the bytes one to one (latin-1), so nothing is lost. kept: lines that bore the tag
-    of held ones before the file was first written by us.
+    scripts: as the line names them; word: of its own that says so, or ""; command: what cron gives
+    to the shell.
     """
 
-    user: str
+    tag: str
+    scripts: tuple[str, ...]
+    word: str
+    command: str
+
+    @property
+    def why(self) -> str:
+        return ", ".join(self.scripts) or self.word
+
+
+@dataclass(frozen=True)
+class Table:
+    """A user's crontab, or a system one; inert: why cron passes over it.
+
+    text decodes the bytes one to one (latin-1), so nothing is lost. kept: lines that bore the tag
+    of held ones before the file was first written by us; lines: of those that start an engine, by
+    number from 1; unended: number of a last job without a newline, which cron does not run.
+    """
+
+    user: str | None
+    path: str
     text: str
     mode: int
     uid: int
     gid: int
-    place: str | None = None
     inert: str | None = None
     kept: frozenset[str] = frozenset()
-
-    @property
-    def path(self) -> str:
-        return self.place or f"/var/spool/cron/crontabs/{self.user}"
+    lines: Mapping[int, Line] = field(default_factory=dict)
+    unended: int | None = None
 
     @property
     def title(self) -> str:
-        return self.place or f"the crontab of {self.user}"
+        return f"the crontab of {self.user}" if self.user else self.path
 
 
 @dataclass(frozen=True)
 class Crontabs:
-    """starters: words of their lines that name scripts which mention docker or an engine."""
+    """deleted: paths of tables that somebody deleted while lines of them were held."""
 
     tables: tuple[Table, ...]
-    starters: frozenset[str]
+    deleted: tuple[str, ...] = ()
 
 
-def table(user: str, found: Section, place: str | None = None) -> Table:
+def line(found: Section) -> Line:
+    return Line(found["tag"], tuple(found["scripts"]), found["word"], found["command"])
+
+
+def table(user: str | None, found: Section) -> Table:
     return Table(
         user,
+        found["path"],
         base64.b64decode(found["b64"]).decode("latin-1"),
         found["mode"],
         found["uid"],
         found["gid"],
-        place,
         found.get("inert"),
         frozenset(found.get("kept", ())),
+        {int(number): line(one) for number, one in found["lines"].items()},
+        found["unended"],
     )
 
 
 def parse(section: Section) -> Crontabs:
     users = [table(user, found) for user, found in sorted(section["users"].items())]
-    system = [table("root", found, path) for path, found in section.get("system", {}).items()]
-    return Crontabs((*users, *system), frozenset(section["starters"]))
+    system = [table(None, found) for found in section.get("system", {}).values()]
+    return Crontabs((*users, *system), tuple(section["deleted"]))

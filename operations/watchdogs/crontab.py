@@ -4,61 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from datetime import date, timedelta
 
 from pyinfra.api.command import StringCommand
 
 from facts.run.unknown import Unknown
-from facts.watchdogs.crontab import Crontabs, Table
+from facts.watchdogs.crontab import Crontabs, Line, Table
 from operations.pair.identity import faults
 from operations.run.job import Commands, Here, Job, refuse, step
 from operations.run.journal import put, quiet
-
-# Words in a command that start containers or an engine; whole words, so that `docker` in a path
-# such as /etc/docker-backup is one too: cron jobs that touch docker are worth a look.
-STARTER = re.compile(r"\b(docker|podman|nerdctl|vllm|sglang|ray start)\b")
-ASSIGNMENT = re.compile(r"^[ \t]*[A-Za-z_\"'][^=]*=")
-PATH = re.compile(r"(?<![\w./-])/[\w./+@:-]+")
-TOKEN = re.compile(r"[^\s;|&()<>\"'`=]+")  # as spark-host cuts lines into words
-
-
-def is_job(line: str) -> bool:
-    """Does cron run this line? Comments, blank lines and assignments are not jobs."""
-    bare = line.lstrip(" \t")
-    return bool(bare.strip()) and not bare.startswith("#") and not _assigns(line)
-
-
-def _assigns(line: str) -> bool:
-    """NAME = value; a job has an `=` only after its five time fields or its @nickname."""
-    bare = line.lstrip(" \t")
-    return bool(ASSIGNMENT.match(line)) and not re.match(r"[\d*@]", bare)
-
-
-def is_watchdog(line: str, starters: frozenset[str]) -> bool:
-    """A job that starts containers, by its own words or by those of a script that it names."""
-    if not is_job(line):
-        return False
-    return bool(STARTER.search(line)) or bool(words(line) & starters)
-
-
-def words(line: str) -> set[str]:
-    """The words of a command that may name a script."""
-    return {*PATH.findall(line), *TOKEN.findall(line)}
-
-
-def command_of(line: str, place: str | None = None) -> str:
-    """What cron gives to the shell: all that stands behind the time and, in a system table, a user.
-
-    An unescaped % ends it, an escaped one loses its backslash: crontab(5).
-    place: path of a system table
-    """
-    bare = line.lstrip(" \t")
-    fields = (1 if bare.startswith("@") else 5) + (1 if place else 0)
-    if place == "/etc/anacrontab":
-        fields = 3
-    found = re.match(rf"(?:[^ \t]+[ \t]+){{{fields}}}(.*)", bare)
-    return re.split(r"(?<!\\)%", found[1])[0].replace("\\%", "%") if found else ""
 
 
 def tag_of(word: str, day: date) -> str:
@@ -70,8 +25,8 @@ def held_pattern(word: str) -> re.Pattern[str]:
     return re.compile(rf"#{re.escape(word)}-\d{{8}} ")
 
 
-def hold(text: str, word: str, day: date, chosen: Callable[[str], bool]) -> str:
-    """Put the dated tag before every chosen line; all other bytes stay as they are."""
+def hold(text: str, word: str, day: date, numbers: Collection[int]) -> str:
+    """Put the dated tag before the lines of these numbers; all other bytes stay as they are."""
     lines = text.split("\n")
     there = set(lines)
 
@@ -81,7 +36,7 @@ def hold(text: str, word: str, day: date, chosen: Callable[[str], bool]) -> str:
             free -= timedelta(days=1)
         return tag_of(word, free) + line
 
-    return "\n".join(tagged(line) if chosen(line) else line for line in lines)
+    return "\n".join(tagged(li) if n in numbers else li for n, li in enumerate(lines, start=1))
 
 
 def rearm(text: str, word: str, kept: Collection[str] = ()) -> str:
@@ -110,21 +65,15 @@ def put_back(table: Table, word: str) -> dict[int, int]:
     return {n: bodies[line] for n, line in enumerate(lines, start=1) if line in bodies}
 
 
-def watchdogs(found: Crontabs) -> list[tuple[Table, list[str]]]:
-    """Armed watchdog lines by crontab; tables without one, or that cron ignores, left out."""
-    armed = []
-    for table in found.tables:
-        if table.inert:
-            continue
-        lines = [li for li in table.text.split("\n") if is_watchdog(li, found.starters)]
-        if lines:
-            armed.append((table, lines))
-    return armed
+def armed_lines(table: Table) -> dict[int, Line]:
+    """Its watchdogs that cron would run; none where it passes over the table."""
+    return {} if table.inert else {n: one for n, one in table.lines.items() if not one.tag}
 
 
-def scripts(lines: list[str], starters: frozenset[str]) -> list[str]:
-    """The starter scripts that these lines name, each once."""
-    return sorted({word for line in lines for word in words(line) & starters})
+def watchdogs(found: Crontabs) -> list[tuple[Table, dict[int, Line]]]:
+    """Armed watchdog lines by crontab; tables without one left out."""
+    armed = [(table, armed_lines(table)) for table in found.tables]
+    return [(table, lines) for table, lines in armed if lines]
 
 
 def install(table: Table, text: str, word: str) -> Iterator[StringCommand]:
@@ -154,16 +103,17 @@ def held(here: Here, for_good: bool) -> Commands:
         return
     word = here.cluster.tags.hold
     wanted = {}
-    for table, _ in armed:
+    for table, lines in armed:
         for number, first in put_back(table, word).items():
             told = f"{table.title} line {number} is the held line {first}, armed again by somebody"
             here.warn(f"resurrection: {told}; it is held too")
-        text = hold(table.text, word, date.today(), lambda li: is_watchdog(li, found.starters))
+        text = hold(table.text, word, date.today(), lines)
         wanted[table.path] = text
         yield from install(table, text, word)
+    judged = [line for _, lines in armed for line in lines.values()]
     running = {
-        "scripts": scripts([line for _, lines in armed for line in lines], found.starters),
-        "commands": [command_of(line, table.place) for table, lines in armed for line in lines],
+        "scripts": sorted({script for line in judged for script in line.scripts}),
+        "commands": [line.command for line in judged],
     }
     yield StringCommand(quiet("crontab", "settle"), _stdin=json.dumps(running))
     here.changed()
@@ -178,6 +128,11 @@ def rearmed(here: Here) -> Commands:
     + here: this host's share of the run
     """
     found = here.known(here.read().crontab, "crontabs")
+    for path in found.deleted:
+        here.warn(
+            f"{path} was deleted while lines of it were held: they are not given back; "
+            f"deploys/undo.py --data force={path} makes the file anew as it was found"
+        )
     word = here.cluster.tags.hold
     given = {table.path: rearm(table.text, word, table.kept) for table in found.tables}
     wanted = {t.path: given[t.path] for t in found.tables if given[t.path] != t.text}

@@ -63,17 +63,26 @@ def cron_lines(found: Crontabs, word: str) -> Iterator[Source]:
     password."""
     for table in found.tables:
         again = crontab.put_back(table, word)
-        for number, line in enumerate(table.text.split("\n"), start=1):
-            held = crontab.held_body(line, word, table.kept)
-            bare = held or line
-            if not crontab.is_watchdog(bare, found.starters):
+        texts = table.text.split("\n")
+        for number, line in table.lines.items():
+            held = crontab.held_body(texts[number - 1], word, table.kept) is not None
+            if line.tag and not held:  # by somebody else, or before our time: a comment
                 continue
-            match = crontab.STARTER.search(bare)
-            named = crontab.scripts([bare], found.starters) or ([match.group()] if match else [])
             status: Status = "held" if held else "inert" if table.inert else "armed"
-            why = ", ".join(named) + (f"; {table.inert}" if table.inert else "")
+            why = line.why + (f"; {table.inert}" if table.inert else "")
             why += f"; the held line {again[number]}, armed again" if number in again else ""
             yield Source("cron lines", f"{table.title} line {number}", status, why)
+
+
+def unended(found: Crontabs | Unknown) -> list[str]:
+    """Sentences about last lines that cron does not run."""
+    tables = [] if isinstance(found, Unknown) else found.tables
+    return [
+        f"{table.title} line {table.unended} is the last one and has no newline at its end: "
+        "cron does not run it; put an empty line behind it if it should run"
+        for table in tables
+        if table.unended and not table.inert
+    ]
 
 
 def unit_source(unit: Unit) -> Source:
@@ -187,6 +196,7 @@ def assess(look: Look) -> Iterator[Finding]:
         mine = [one for one in found if one.kind == kind]
         told = [f"{one.status}: {one.name}" + (f" ({one.why})" if one.why else "") for one in mine]
         yield line.judged("; ".join(told) or "none", not any(one.status in wrong for one in mine))
+    yield aside("advice", look.named(unended(state.crontab)))
     if isinstance(state.starters, Starters):
         yield aside("refuse", look.named(refusals(state.starters), look.launches))
 

@@ -28,6 +28,7 @@ from operations.pair.identity import specs
 from operations.run import program
 from operations.systemd import logind, maintenance
 from stacks.definition import Stack, load, names
+from tests.unit.on_host import module
 
 Snapshot = dict[str, Any]
 
@@ -35,6 +36,7 @@ WATCHDOG = (
     "* * * * * /usr/local/bin/spark1-inference-ready.sh >> /var/log/spark1-inference-ready.log 2>&1"
 )
 STARTER = "/usr/local/bin/spark1-inference-ready.sh"
+spark_host_crontab = module("watchdogs.crontab")
 CRONTAB = (
     "# m h  dom mon dow   command\n#\n# Spark pair, inference lane.\n\n"
     f"{WATCHDOG}\n17 4 * * 0 /usr/bin/find /var/tmp -name 'bench-*.json' -mtime +60 -delete\n"
@@ -139,6 +141,18 @@ def locked(name: str, folder: Path) -> Stack:
 def file_of(text: str | bytes, mode: int = 0o600) -> dict[str, Any]:
     data = text.encode() if isinstance(text, str) else text
     return {"mode": mode, "uid": 0, "gid": 0, "b64": base64.b64encode(data).decode()}
+
+
+def table_of(text: str) -> dict[str, Any]:
+    """The crontab of root, judged as the host does; its watchdog's script is one that starts."""
+    path, data = f"{spark_host_crontab.PLACES.users}/root", text.encode()
+    reader = module("watchdogs.mentions").Reader(())
+    reader.weights[STARTER, "/root"] = "starts"
+    judged = {
+        "lines": spark_host_crontab.verdicts(reader, path, data, "/root"),
+        "unended": module("watchdogs.lines").unended(text),
+    }
+    return file_of(text) | judged | {"path": path}
 
 
 def unit(name: str, active: str, file_state: str, triggers: str = "") -> dict[str, Any]:
@@ -348,7 +362,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         {"network": {"version": 2, "ethernets": {PORTS[0]: {"addresses": [address]}}}}
     )
     management = "network:\n  version: 2\n  ethernets:\n    enP7s7:\n      dhcp4: true\n"
-    users = {"root": file_of(CRONTAB) | {"gid": 104}} if rank == 0 else {}
+    users = {"root": table_of(CRONTAB) | {"gid": 104}} if rank == 0 else {}
     return {
         "lease": {"holder": None},
         "boot": {
@@ -419,7 +433,7 @@ def dirty(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
         "listeners": {"listeners": []},
         "crontab": {
             "users": users,
-            "starters": [STARTER] if rank == 0 else [],
+            "deleted": [],
             "installed": True,
         },
         "maintenance": {"busy": [], "needrestart": True},
@@ -493,7 +507,7 @@ def bare(wanted: Cluster, rank: int, lab: Stack, dsf: Stack) -> Snapshot:
     made["memory"]["shm"] = []
     if rank == 0:
         held = CRONTAB.replace(WATCHDOG, f"#SPARK-HELD-20260826 {WATCHDOG}")
-        made["crontab"]["users"]["root"] |= file_of(held)
+        made["crontab"]["users"]["root"] |= table_of(held)
     made["containers"]["containers"] = []
     made["images"] = {one.image_reference: image(one.image_reference) for one in (lab, dsf)}
     made["shards"] = dict.fromkeys(made["shards"], "verified")

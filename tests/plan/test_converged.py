@@ -27,7 +27,7 @@ from operations.systemd import boot, maintenance, services, userunits
 from operations.watchdogs import crontab, resurrection
 from stacks.definition import Stack, load, names
 from tests.plan.made_job import made_job
-from tests.plan.made_pair import CRONTAB, Snapshot, cluster, file_of, locked, running
+from tests.plan.made_pair import CRONTAB, Snapshot, cluster, file_of, locked, running, table_of
 
 PAIR = cluster()
 
@@ -120,7 +120,7 @@ def test_a_watchdog_that_was_armed_again_is_held_beside_a_serving_pair(
     stacks: tuple[Stack, Stack],
 ) -> None:
     pair = running(PAIR, *stacks)
-    pair[0]["crontab"]["users"]["root"] = file_of(CRONTAB)
+    pair[0]["crontab"]["users"]["root"] = table_of(CRONTAB)
     assert run(stacks, pair, []) == ["crontab.held"]
 
 

@@ -118,14 +118,12 @@ def test_what_runs_an_engine_is_never_among_those_that_go_down(folders: Path) ->
 def test_c01_cron_lines_that_set_a_governor_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    users, drop_ins, daily = (tmp_path / name for name in ("users", "cron.d", "cron.daily"))
+    places = crontab.places(str(tmp_path))
+    users, drop_ins, daily = map(Path, (places.users, places.drop_ins, f"{places.periodic}daily"))
     for folder in (users, drop_ins, daily):
-        folder.mkdir()
-    monkeypatch.setattr(crontab, "FOLDER", str(users))
-    monkeypatch.setattr(crontab, "DROP_INS", str(drop_ins))
-    monkeypatch.setattr(crontab, "SYSTEM", (str(tmp_path / "absent"),))
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(crontab, "PLACES", places)
     monkeypatch.setattr(crontab, "why_inert", lambda path: "no" if path.endswith(".off") else None)
-    monkeypatch.setattr(crontab, "PERIODIC_FOLDER", str(tmp_path / "cron."))
     script = tmp_path / "clocks.sh"
     script.write_text(LOOP.format("echo performance > $g;"))
     sets = "cpupower frequency-set -g performance"

@@ -34,6 +34,7 @@ from tests.plan.made_pair import (
     file_of,
     listener,
     locked,
+    table_of,
     unit,
 )
 
@@ -199,7 +200,7 @@ def stranger(snapshot: Snapshot) -> None:
 
 
 def watchdog(snapshot: Snapshot) -> None:
-    snapshot["crontab"]["users"]["root"] |= file_of(WATCHDOG + "\n")
+    snapshot["crontab"]["users"]["root"] |= table_of(WATCHDOG + "\n")
 
 
 def timer(snapshot: Snapshot) -> None:

@@ -45,6 +45,6 @@ def starters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mentions: ModuleTy
     monkeypatch.setattr(scopes, "manager", lambda *_: None)
     monkeypatch.setattr(scopes, "users", list)
     monkeypatch.setattr(holds.journal, "ROOT", str(tmp_path / "journal"))
-    monkeypatch.setattr(crontab, "PERIODIC_FOLDER", str(tmp_path / "cron."))
+    monkeypatch.setattr(crontab, "PLACES", crontab.places(str(tmp_path)))
     monkeypatch.setattr(made, "HOOKS", ())
     return made

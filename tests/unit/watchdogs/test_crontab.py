@@ -13,18 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facts.watchdogs.crontab import Crontabs, Table, table
-from operations.watchdogs.crontab import (
-    command_of,
-    hold,
-    is_job,
-    is_watchdog,
-    put_back,
-    rearm,
-    scripts,
-    tag_of,
-    watchdogs,
-)
+from facts.watchdogs.crontab import Crontabs, Line, Table, line, table
+from operations.watchdogs.crontab import hold, put_back, rearm, tag_of, watchdogs
 from tests.unit.on_host import module
 
 journal, files, spark_host_crontab = (
@@ -32,10 +22,10 @@ journal, files, spark_host_crontab = (
     module("undo.files"),
     module("watchdogs.crontab"),
 )
+on_host = module("watchdogs.lines")
 
 DAY = date(2026, 8, 26)
 READY = "/usr/local/bin/spark1-inference-ready.sh"
-STARTERS = frozenset({READY})
 WORD = "SPARK-HELD"
 
 # Any bytes a crontab file can hold, as facts.crontab decodes them; weighted towards what hurts.
@@ -44,12 +34,34 @@ words = st.sampled_from([READY, "docker", "*/5 * * * *", "@reboot", "MAILTO=", "
 texts = st.lists(st.one_of(odd, words, st.text(st.characters(max_codepoint=255)))).map("".join)
 
 
+PATH = "/var/spool/cron/crontabs/root"
+
+
+def verdicts(text: str, path: str = PATH) -> dict[int, Line]:
+    """As the host judges a table, on which READY is a script that starts an engine."""
+    reader = module("watchdogs.mentions").Reader(())
+    for home in ("/root", "/nonexistent"):
+        reader.weights[READY, home] = "starts"
+    owner = "/root" if path == PATH else None
+    found = spark_host_crontab.verdicts(reader, path, text.encode("latin-1"), owner)
+    return {int(number): line(one) for number, one in found.items()}
+
+
+def of_root(text: str) -> Table:
+    return Table("root", PATH, text, 0o600, 0, 0, lines=verdicts(text))
+
+
+def armed(text: str) -> list[int]:
+    """Numbers of the lines that would be held."""
+    return [n for n, one in verdicts(text).items() if not one.tag]
+
+
 def chosen(line: str) -> bool:
-    return is_watchdog(line, STARTERS)
+    return bool(armed(line))
 
 
 def held(text: str, day: date = DAY) -> str:
-    return hold(text, WORD, day, chosen)
+    return hold(text, WORD, day, armed(text))
 
 
 # Whole crontabs as people and tools write them, line by line; any of them may be the last one.
@@ -106,7 +118,7 @@ def test_any_held_crontab_comes_back_byte_for_byte(text: str, on: list[date]) ->
 
 @given(st.one_of(texts, tables))
 def test_every_line_can_be_held_and_comes_back(text: str) -> None:
-    everything = hold(text, WORD, DAY, lambda _: True)
+    everything = hold(text, WORD, DAY, range(1, text.count("\n") + 2))
     assert len(kept(everything)) == len(set(text.split("\n")))
     assert rearm(everything, WORD, kept(text)) == text
 
@@ -123,7 +135,8 @@ def test_what_is_held_on_the_host_comes_back_from_there(text: str, day: date) ->
         path.write_bytes(data)
 
         def written(edit: Callable[[Table], str]) -> bytes:
-            now = table("root", spark_host_crontab.table(str(path))[0])
+            reader = module("watchdogs.mentions").Reader(())
+            now = table("root", spark_host_crontab.table(str(path), reader, "/root"))
             owner = (os.geteuid(), os.getegid())
             journal.put(str(path), 0o600, owner, edit(now).encode("latin-1"), WORD)
             return path.read_bytes()
@@ -203,16 +216,16 @@ def test_a10_a_foreign_marker_stays_adjacent_and_a_copy_put_back_is_seen() -> No
     ours = held(text)
     assert ours.split("\n")[:2] == ["#Ansible: guard", f"#SPARK-HELD-20260826 */5 * * * * {READY}"]
     resurrected = f"{ours}*/5 * * * * {READY}\n"
-    found = Table("root", resurrected, 0o600, 0, 0)
-    again = watchdogs(Crontabs((found,), STARTERS))
-    assert [lines for _, lines in again] == [[f"*/5 * * * * {READY}"]]
+    found = of_root(resurrected)
+    again = watchdogs(Crontabs((found,)))
+    assert [list(lines) for _, lines in again] == [[3]]
     assert put_back(found, WORD) == {3: 2}
     # Both are given back as somebody left them: what another tool wrote is not ours to delete.
     assert rearm(held(resurrected), WORD) == text + f"*/5 * * * * {READY}\n"
 
 
 @pytest.mark.parametrize(
-    ("line", "place", "command"),
+    ("text", "path", "command"),
     [
         (f"*/5 * * * * {READY} $(date +\\%F)", None, f"{READY} $(date +%F)"),
         (f"@reboot   {READY}  a%b", None, f"{READY}  a"),
@@ -224,10 +237,8 @@ def test_a10_a_foreign_marker_stays_adjacent_and_a_copy_put_back_is_seen() -> No
         ("* * * docker", None, ""),
     ],
 )
-def test_the_command_of_a_line_is_what_cron_runs(
-    line: str, place: str | None, command: str
-) -> None:
-    assert command_of(line, place) == command
+def test_the_command_of_a_line_is_what_cron_runs(text: str, path: str | None, command: str) -> None:
+    assert on_host.command(path or PATH, path is not None, text) == command
 
 
 def test_a12_only_the_line_itself_changes() -> None:
@@ -268,8 +279,8 @@ def test_tags_of_other_words_and_broken_tags_are_not_ours() -> None:
     ],
 )
 def test_comments_blank_lines_and_assignments_are_no_jobs(line: str) -> None:
-    assert not is_job(line)
-    assert not is_watchdog(line, STARTERS)
+    assert not on_host.is_job(line)
+    assert not chosen(line)
 
 
 @pytest.mark.parametrize(
@@ -284,8 +295,8 @@ def test_comments_blank_lines_and_assignments_are_no_jobs(line: str) -> None:
     ],
 )
 def test_jobs_that_start_containers_are_watchdogs(line: str) -> None:
-    assert is_job(line)
-    assert is_watchdog(line, STARTERS)
+    assert on_host.is_job(line)
+    assert chosen(line)
 
 
 @pytest.mark.parametrize(
@@ -298,18 +309,54 @@ def test_jobs_that_start_containers_are_watchdogs(line: str) -> None:
     ],
 )
 def test_other_jobs_are_left_alone(line: str) -> None:
-    assert is_job(line)
-    assert not is_watchdog(line, STARTERS)
+    assert on_host.is_job(line)
+    assert not chosen(line)
 
 
-def test_running_scripts_are_named_once() -> None:
-    lines = [f"* * * * * {READY} || {READY} --again", "0 0 * * * /bin/true"]
-    assert scripts(lines, STARTERS) == [READY]
+def test_a_script_is_named_once_in_a_line() -> None:
+    found = verdicts(f"* * * * * {READY} || {READY} --again\n0 0 * * * /bin/true")
+    assert {number: one.scripts for number, one in found.items()} == {1: (READY,)}
 
 
 def test_tables_without_a_watchdog_are_left_out() -> None:
-    tables = (
-        Table("milo", "0 1 * * * /bin/true\n", 0o600, 1000, 104),
-        Table("root", f"* * * * * {READY}\n", 0o600, 0, 104),
-    )
-    assert [t.user for t, _ in watchdogs(Crontabs(tables, STARTERS))] == ["root"]
+    tables = (of_root("0 1 * * * /bin/true\n"), of_root(f"* * * * * {READY}\n"))
+    assert [t for t, _ in watchdogs(Crontabs(tables))] == [tables[1]]
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("@reboot sleep 60 && $HOME/.local/bin/sparkrun run @official/x --tp 2", "sparkrun"),
+        ("@reboot /usr/local/bin/trtllm-serve /srv/models/x", "TensorRT-LLM"),
+        ("@reboot /opt/llama.cpp/build/bin/llama-server -m /srv/x.gguf", "llama.cpp"),
+        ("@reboot ollama serve", "Ollama"),
+        ("*/5 * * * * pgrep ds4-server || /opt/ds4/ds4-server -m x", "ds4"),
+        ("@reboot ray start --head", "Ray"),
+        ("@reboot cd /opt && python3 tabbyAPI/main.py", "TabbyAPI"),
+        ("@reboot lmdeploy serve api_server x", "LMDeploy"),
+        ("@reboot python3 -m mlc_llm serve x", "MLC LLM"),
+    ],
+)
+def test_servers_and_launchers_of_the_field_are_watchdogs(line: str, word: str) -> None:
+    (found,) = verdicts(line).values()
+    assert found.word == word
+
+
+@pytest.mark.parametrize("line", ["@daily xray start", "@daily ray status", "@daily /bin/serve-x"])
+def test_words_of_every_day_are_none(line: str) -> None:
+    assert verdicts(line) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("* * * * * /bin/true", 1),
+        ("A=1\n* * * * * /bin/true\n@daily x", 3),
+        ("* * * * * /bin/true\n", None),
+        ("* * * * * /bin/true\n# end", None),
+        ("* * * * * /bin/true\nA=1", None),
+        ("", None),
+    ],
+)
+def test_a_last_line_that_cron_does_not_run_is_known(text: str, number: int | None) -> None:
+    assert on_host.unended(text) == number

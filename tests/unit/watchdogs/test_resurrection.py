@@ -10,7 +10,7 @@ import pytest
 
 from facts.run.unknown import Unknown
 from facts.state import state_of
-from facts.watchdogs.crontab import Crontabs, Table
+from facts.watchdogs.crontab import Crontabs, Table, line
 from facts.watchdogs.starters import AtJob, Script, Starters, Trigger, Unit
 from operations.watchdogs import crontab, resurrection
 from operations.watchdogs.resurrection import (
@@ -27,9 +27,23 @@ from operations.watchdogs.resurrection import (
     unread,
 )
 from tests.plan.made_pair import bare, cluster, dirty, locked
+from tests.unit.on_host import module
 
 READY = "/usr/local/bin/spark1-inference-ready.sh"
 WORD = "SPARK-HELD"
+PATH = "/var/spool/cron/crontabs/root"
+
+
+def crontab_of(text: str, path: str = PATH, **more: Any) -> Table:
+    """A table as the host judges it, on which READY is a script that starts an engine."""
+    reader, host = module("watchdogs.mentions").Reader(()), module("watchdogs.crontab")
+    for home in ("/root", "/nonexistent"):
+        reader.weights[READY, home] = "starts"
+    mine = path == PATH
+    found = host.verdicts(reader, path, text.encode(), "/root" if mine else None)
+    judged = {int(number): line(one) for number, one in found.items()}
+    return Table("root" if mine else None, path, text, 0o600, 0, 0, lines=judged, **more)
+
 
 WATCH = Unit(
     scope="system",
@@ -57,10 +71,9 @@ def test_a14_the_same_watchdog_in_cron_and_in_timers_is_found_everywhere() -> No
     """Field case A14: the cron line was commented out, and a timer did the thing anyway."""
     crontabs = Crontabs(
         (
-            Table("root", f"* * * * * {READY}\n", 0o600, 0, 0),
-            Table("root", f"* * * * * root {READY}\n", 0o644, 0, 0, "/etc/cron.d/ready"),
+            crontab_of(f"* * * * * {READY}\n"),
+            crontab_of(f"* * * * * root {READY}\n", "/etc/cron.d/ready"),
         ),
-        frozenset({READY}),
     )
     lines = [(s.name, s.status) for s in cron_lines(crontabs, WORD)]
     assert lines == [
@@ -76,9 +89,8 @@ def test_a14_the_same_watchdog_in_cron_and_in_timers_is_found_everywhere() -> No
 
 
 def test_a10_a_copy_put_back_beside_a_held_line_is_called_a_resurrection() -> None:
-    line = f"*/5 * * * * {READY}"
-    text = f"#Ansible: guard\n#SPARK-HELD-20260826 {line}\n{line}\n"
-    found = Crontabs((Table("root", text, 0o600, 0, 0),), frozenset({READY}))
+    job = f"*/5 * * * * {READY}"
+    found = Crontabs((crontab_of(f"#Ansible: guard\n#SPARK-HELD-20260826 {job}\n{job}\n"),))
     assert [(s.name, s.status, s.why) for s in cron_lines(found, WORD)] == [
         ("the crontab of root line 2", "held", READY),
         ("the crontab of root line 3", "armed", f"{READY}; the held line 2, armed again"),
@@ -86,22 +98,24 @@ def test_a10_a_copy_put_back_beside_a_held_line_is_called_a_resurrection() -> No
 
 
 def test_a_line_that_was_tagged_before_our_time_is_a_comment() -> None:
-    line = f"#SPARK-HELD-20250101 * * * * * {READY}"
-    table = Table("root", f"{line}\n", 0o600, 0, 0, kept=frozenset({line}))
-    assert list(cron_lines(Crontabs((table,), frozenset({READY})), WORD)) == []
+    theirs = f"#SPARK-HELD-20250101 * * * * * {READY}"
+    table = crontab_of(f"{theirs}\n", kept=frozenset({theirs}))
+    assert table.lines
+    assert list(cron_lines(Crontabs((table,)), WORD)) == []
 
 
 def test_a_held_line_and_an_inert_file_are_listed_and_not_armed() -> None:
     text = f"#SPARK-HELD-20260826 * * * * * {READY}\n* * * * * /bin/true\n"
-    inert = Table("root", f"* * * * * root {READY}\n", 0o644, 0, 0, "/etc/cron.d/x.bak", "its name")
-    crontabs = Crontabs((Table("root", text, 0o600, 0, 0), inert), frozenset({READY}))
+    inert = crontab_of(f"* * * * * root {READY}\n", "/etc/cron.d/x.bak", inert="its name")
+    crontabs = Crontabs((crontab_of(text), inert))
     assert [s.status for s in cron_lines(crontabs, WORD)] == ["held", "inert"]
     assert crontab.watchdogs(crontabs) == []  # nothing that would have to be held
 
 
 def test_a_password_in_a_cron_line_is_not_repeated() -> None:
-    line = "* * * * * docker login -p hunter2 && /usr/local/bin/up.sh --token=hunter2\n"
-    crontabs = Crontabs((Table("root", line, 0o600, 0, 0),), frozenset({"/usr/local/bin/up.sh"}))
+    text = f"* * * * * docker login -p hunter2 && {READY} --token=hunter2\n"
+    crontabs = Crontabs((crontab_of(text),))
+    assert list(cron_lines(crontabs, WORD))
     assert "hunter2" not in str(list(cron_lines(crontabs, WORD)))
 
 
@@ -241,3 +255,10 @@ def test_an_origin_that_could_not_be_looked_for_is_not_called_none(tmp_path: Pat
     told = likely_origin(0, state_of(snapshot), WORD, (lab, dsf), ["x"])
     assert told.count("cut off") == 1
     assert "a person" not in told
+
+
+def test_a_last_line_without_its_newline_is_said_and_not_where_cron_looks_at_nothing() -> None:
+    table = crontab_of("@daily /bin/true", unended=1)
+    (said,) = resurrection.unended(Crontabs((table, replace(table, inert="its name"))))
+    assert said.startswith("the crontab of root line 1 is the last one and has no newline")
+    assert resurrection.unended(Crontabs((crontab_of("@daily /bin/true\n"),))) == []

@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
+import sys
 import threading
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from operations.watchdogs.crontab import is_watchdog
+from facts.watchdogs.crontab import table
+from operations.watchdogs.crontab import hold
 from tests.unit.on_host import module
 
 crontab = module("watchdogs.crontab")
@@ -22,11 +25,9 @@ ODD = b"MAILTO=x\r\n*/5\t* * * * /bin/true 2>&1 \\%F %x & # \xff\xc3\xa9"
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """User crontabs in a folder; no system tables."""
-    folder = tmp_path / "crontabs"
-    folder.mkdir()
-    monkeypatch.setattr(crontab, "FOLDER", str(folder))
-    monkeypatch.setattr(crontab, "SYSTEM", ())
-    monkeypatch.setattr(crontab, "DROP_INS", str(tmp_path / "cron.d"))
+    monkeypatch.setattr(crontab, "PLACES", crontab.places(str(tmp_path)))
+    folder = Path(crontab.PLACES.users)
+    folder.mkdir(parents=True)
     monkeypatch.setattr(crontab.journal, "ROOT", str(tmp_path / "journal"))
     return folder
 
@@ -54,7 +55,7 @@ def test_scripts_that_start_containers_are_named_as_in_the_line(spool: Path) -> 
     (spool / "root").write_text(
         f"* * * * * {starter} >> /var/log/x 2>&1\n0 1 * * * {other}\n0 2 * * * {program}\n"
     )
-    assert section()["starters"] == [str(starter)]
+    assert starters() == [str(starter)]
 
 
 def test_a_script_is_found_in_a_line_that_is_held(spool: Path) -> None:
@@ -62,7 +63,15 @@ def test_a_script_is_found_in_a_line_that_is_held(spool: Path) -> None:
     starter = spool.parent / "ready.sh"
     starter.write_text("docker start x\n")
     (spool / "root").write_text(f"#SPARK-HELD-20260826 * * * * * {starter}\n")
-    assert section()["starters"] == [str(starter)]
+    assert starters() == [str(starter)]
+
+
+def starters() -> list[str]:
+    """Words of watchdog lines, whose ever, that name a script."""
+    found = section()
+    tables = [*found["users"].values(), *found["system"].values()]
+    lines = [line for table in tables for line in table["lines"].values()]
+    return sorted({script for line in lines for script in line["scripts"]})
 
 
 STARTS = "#!/bin/sh\ndocker compose up -d\n"
@@ -96,11 +105,10 @@ def test_a_starter_is_found_behind_what_a_table_says_around_it(
         (tmp / f"{name}.service").write_text("[Service]\nExecStart=/usr/bin/docker start glm\n")
     (spool / "root").write_text(table.replace("{tmp}", str(tmp)))
     text = (spool / "root").read_bytes().decode()
-    found = section()["starters"]
-    assert named.replace("{tmp}", str(tmp)) in found
-    job = text.splitlines()[-1]
-    assert is_watchdog(job, frozenset(found)), "as the control machine reads the line"
-    assert not any(is_watchdog(line, frozenset(found)) for line in text.splitlines()[:-1])
+    found = section()["users"]["root"]["lines"]
+    (line,) = found.values()
+    assert named.replace("{tmp}", str(tmp)) in line["scripts"]
+    assert list(found) == [str(len(text.splitlines()))], "only the last line is a watchdog"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +133,7 @@ def test_what_starts_nothing_is_no_starter(
         (tmp / "guards.off" / name).write_text(STARTS)
         (tmp / "guards.off" / name).chmod(mode)
     (spool / "root").write_text(line.replace("{tmp}", str(tmp)) + "\n")
-    assert section()["starters"] == []
+    assert starters() == []
 
 
 @pytest.mark.parametrize(
@@ -140,7 +148,9 @@ def test_what_starts_nothing_is_no_starter(
     ],
 )
 def test_an_assignment_is_read_as_cron_does(line: bytes, value: str) -> None:
-    assert crontab.variables(b"#A=0\n" + line + b"\n* * * * * A=2 x\n") == {"A": [value]}
+    assert module("watchdogs.lines").variables(b"#A=0\n" + line + b"\n* * * * * A=2 x\n") == {
+        "A": [value]
+    }
 
 
 def test_a_table_of_odd_names_and_many_variables_is_read_all_the_same(spool: Path) -> None:
@@ -148,10 +158,10 @@ def test_a_table_of_odd_names_and_many_variables_is_read_all_the_same(spool: Pat
     names = [f"A{n}" for n in range(60)]
     lines = [f"{name}=x" for name in names] + ["* * * * * " + "".join(f"${n}" for n in names)]
     (spool / "milo").write_text("\n".join(lines) + "\n")
-    (spool.parent / "cron.d").mkdir()
-    (spool.parent / "cron.d" / "odd").write_bytes(b"* * * * * a\0b /x\n* *\n@daily\n")
+    Path(crontab.PLACES.drop_ins).mkdir(parents=True)
+    (Path(crontab.PLACES.drop_ins) / "odd").write_bytes(b"* * * * * a\0b /x\n* *\n@daily\n")
     found = section()
-    assert (list(found["users"]), found["starters"]) == (["milo"], [])
+    assert (list(found["users"]), starters()) == (["milo"], [])
 
 
 @pytest.mark.parametrize("held", ["", "#SPARK-HELD-20260826 "])
@@ -161,9 +171,10 @@ def test_a_line_of_a_system_table_runs_in_the_home_of_its_user(
     (spool.parent / "ready.sh").write_text(STARTS)
     homes = {"milo": str(spool.parent)}
     monkeypatch.setattr(crontab, "home_of", lambda user: homes.get(user, "/nonexistent"))
-    (spool.parent / "table").write_text(f"{held}* * * * * milo ./ready.sh\n")
-    monkeypatch.setattr(crontab, "SYSTEM", (str(spool.parent / "table"),))
-    assert section()["starters"] == ["./ready.sh"]
+    table = Path(crontab.PLACES.system[0])
+    table.parent.mkdir()
+    table.write_text(f"{held}* * * * * milo ./ready.sh\n")
+    assert starters() == ["./ready.sh"]
 
 
 @pytest.mark.parametrize("name", ["tmp.Xa1", ".root.spark-converge-new", ".placeholder"])
@@ -175,7 +186,7 @@ def test_what_crontab_or_a_cut_off_write_left_is_no_users_table(spool: Path, nam
 
 def test_a_host_without_cron_says_so(spool: Path) -> None:
     spool.rmdir()
-    assert section() == {"users": {}, "system": {}, "starters": [], "installed": False}
+    assert section() == {"users": {}, "system": {}, "deleted": [], "installed": False}
 
 
 # A watchdog that runs while its line is held
@@ -345,3 +356,42 @@ def test_a_line_that_was_tagged_before_our_time_is_told_apart(spool: Path) -> No
     held = f"{theirs}\n#SPARK-HELD-20260826 {armed}\n"
     crontab.journal.put(str(path), 0o600, owner, held.encode(), "SPARK-HELD")
     assert section()["users"]["root"]["kept"] == [theirs]
+
+
+def test_a_table_that_was_deleted_while_its_lines_were_held_is_said(spool: Path) -> None:
+    line, owner = "@daily docker start b\n", (os.geteuid(), os.getegid())
+    for name, last in (("root", "#SPARK-HELD-20260826 " + line), ("milo", line)):
+        path = spool / name
+        path.write_text(line)
+        crontab.journal.put(str(path), 0o600, owner, last.encode(), "SPARK-HELD")
+        assert str(path) not in section()["deleted"]
+        path.unlink()
+        assert crontab.rearm() == {"rearmed": [], "deleted": [str(spool / "root")]}
+    assert section()["deleted"] == [str(spool / "root")]
+
+
+def test_nothing_outside_of_the_folders_of_cron_that_were_named_is_touched(
+    spool: Path, tmp_path: Path
+) -> None:
+    """Another test once wrote to the machine's own crontab: it had redirected one of two copies."""
+    (spool / "root").write_text("@daily docker start b\n")
+    found = table("root", section()["users"]["root"])
+    assert found.path == str(spool / "root")
+    text = hold(found.text, "SPARK-HELD", date(2026, 8, 26), list(found.lines))
+    written: list[str] = []
+    watching = [True]
+
+    def watch(event: str, words: tuple[Any, ...]) -> None:
+        changes = event in ("os.rename", "os.remove", "os.chmod", "os.mkdir")
+        changes |= event == "open" and bool(words[2] & (os.O_WRONLY | os.O_RDWR))
+        if watching and changes and not isinstance(words[0], int):  # what is open was opened here
+            written.append(os.path.realpath(os.fsdecode(words[0])))
+
+    sys.addaudithook(watch)
+    owner = (os.geteuid(), os.getegid())
+    crontab.journal.put(found.path, found.mode, owner, text.encode(), "SPARK-HELD")
+    crontab.rearm()
+    watching.clear()
+    assert (spool / "root").read_text() == "@daily docker start b\n"
+    assert written
+    assert [path for path in written if not path.startswith(f"{tmp_path}/")] == []

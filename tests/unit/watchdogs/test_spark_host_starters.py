@@ -339,7 +339,7 @@ def test_at_jobs_are_judged_by_their_commands_not_by_their_environment(
 def test_run_parts_passes_over_some_scripts(
     starters: ModuleType, write: Write, name: str, mode: int, why: str | None
 ) -> None:
-    assert crontab.why_skipped(str(write(f"cron.hourly/{name}", UP, mode))) == why
+    assert crontab.why_skipped(str(write(f"etc/cron.hourly/{name}", UP, mode))) == why
 
 
 @pytest.mark.parametrize(("mode", "why"), [(0o755, None), (0o644, "not executable")])
@@ -373,7 +373,7 @@ def lane(starters: ModuleType, write: Write, tmp_path: Path) -> Path:
     unit = write("etc/lane.service", "[Service]\nExecStart=docker start x\n")
     (tmp_path / "etc/multi-user.target.wants").mkdir()
     (tmp_path / "etc/multi-user.target.wants/lane.service").symlink_to(unit)
-    write("cron.hourly/guard", UP, 0o750)
+    write("etc/cron.hourly/guard", UP, 0o750)
     return tmp_path
 
 
@@ -406,12 +406,12 @@ def test_a_link_in_a_cron_folder_comes_back_as_a_link(
     starters: ModuleType, write: Write, tmp_path: Path
 ) -> None:
     script = write("opt/up.sh", UP, 0o755)
-    (tmp_path / "cron.hourly").mkdir()
-    (tmp_path / "cron.hourly/guard").symlink_to("../opt/up.sh")
+    (tmp_path / "etc/cron.hourly").mkdir(parents=True)
+    (tmp_path / "etc/cron.hourly/guard").symlink_to("../../opt/up.sh")
     before = everything(tmp_path)
     holds.put(plan(read(starters)))
     assert [(s.path, s.held) for s in read(starters).scripts] == [
-        (f"{tmp_path}/cron.hourly/guard", True)
+        (f"{tmp_path}/etc/cron.hourly/guard", True)
     ]
     assert script.stat().st_mode & 0o777 == 0o755
     holds.put(plan(read(starters)))
@@ -423,7 +423,7 @@ def test_a_script_of_a_cron_folder_that_runs_is_awaited_or_ended(
     starters: ModuleType, lane: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crontab.settle, "__defaults__", ((), 0))
-    guard = lane / "cron.hourly/guard"
+    guard = lane / "etc/cron.hourly/guard"
     guard.write_text("echo under way\n: docker compose up -d\nread line\n")
     process = subprocess.Popen(
         ["/bin/sh", str(guard)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -453,17 +453,17 @@ def test_giving_back_twice_changes_nothing(starters: ModuleType, lane: Path) -> 
 
 def test_a_mode_that_undo_gave_back_is_read_anew(starters: ModuleType, lane: Path) -> None:
     holds.put(plan(read(starters)))
-    (lane / "cron.hourly/guard").chmod(0o700)
+    (lane / "etc/cron.hourly/guard").chmod(0o700)
     holds.put(plan(read(starters)))
     holds.rearm()
-    assert (lane / "cron.hourly/guard").stat().st_mode & 0o777 == 0o700
+    assert (lane / "etc/cron.hourly/guard").stat().st_mode & 0o777 == 0o700
 
 
 def test_originals_are_in_the_journal_before_the_change(starters: ModuleType, lane: Path) -> None:
     holds.put(plan(read(starters)))
     paths = {e.get("path") or e["name"] for e in holds.journal.entries()}
     assert paths == {
-        f"{lane}/cron.hourly/guard",
+        f"{lane}/etc/cron.hourly/guard",
         f"{lane}/etc/lane.service.d/{holds.DROP_IN}",
         "unit.lane.service",
     }

@@ -163,18 +163,14 @@ def writers(words: Iterable[str] = ()) -> tuple[list[str], list[str]]:
 
 def cron_writers() -> Iterator[str]:
     """Path and line of cron jobs that write a governor, as "/etc/cron.d/clocks line 3"."""
-    users = [u for u in crontab.listed(crontab.FOLDER) if not u.startswith(("tmp.", "."))]
-    tables = [(f"{crontab.FOLDER}/{user}", crontab.home_of(user)) for user in users]
-    drop_ins = [f"{crontab.DROP_INS}/{name}" for name in crontab.listed(crontab.DROP_INS)]
-    for path in (*crontab.SYSTEM, *drop_ins):
-        if os.path.isfile(path) and not crontab.why_inert(path):
-            tables.append((path, "/root"))
+    tables = [(path, crontab.home_of(user)) for user, path in crontab.user_tables()]
+    tables += [(path, "/root") for path in crontab.system_tables() if not crontab.why_inert(path)]
     for path, home in tables:
         for number, line in enumerate(mentions.text_of(path).split(b"\n"), start=1):
             if not line.lstrip().startswith(b"#") and sets_governor(line, home):
                 yield f"{path} line {number}"
     for period in crontab.PERIODIC:
-        for path in sorted(glob.glob(f"{crontab.PERIODIC_FOLDER}{period}/*")):
+        for path in sorted(glob.glob(f"{crontab.PLACES.periodic}{period}/*")):
             runs = os.path.isfile(path) and not crontab.why_skipped(path)
             if runs and sets_governor(mentions.text_of(path), "/root"):
                 yield path

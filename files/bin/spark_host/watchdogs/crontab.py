@@ -17,27 +17,37 @@ import stat
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from run import journal
 from run.command import Failed
 from run.processes import INTERPRETER, Process, processes
 
-from watchdogs import mentions
+from watchdogs import lines, mentions
 
-FOLDER = "/var/spool/cron/crontabs"
-SYSTEM = ("/etc/crontab", "/etc/anacrontab")
-DROP_INS = "/etc/cron.d"
+
+class Places(NamedTuple):
+    """Where cron's tables and scripts lie; periodic: of cron.hourly and the like, up to the dot."""
+
+    users: str
+    system: tuple[str, ...]
+    drop_ins: str
+    periodic: str
+
+
+def places(root: str) -> Places:
+    etc = f"{root}/etc"
+    system = (f"{etc}/crontab", f"{etc}/anacrontab")
+    return Places(f"{root}/var/spool/cron/crontabs", system, f"{etc}/cron.d", f"{etc}/cron.")
+
+
+PLACES = places("")  # the only one: whoever looks elsewhere puts another in its place
 # What Debian's cron takes from cron.d: cron(8), "Debian specific".
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 SETTLE_S = 20  # a watchdog that runs at this moment is awaited so long, then ended
-PERIODIC_FOLDER = "/etc/cron."
 PERIODIC = ("hourly", "daily", "weekly", "monthly", "yearly")
 END_S = 5  # from the polite signal to the other one
 ASSIGNED = re.compile(r"\w+=")
-HELD = re.compile(rb"^#[A-Z0-9-]+-\d{8} ")
-# NAME = value, either of them in quotes or not: crontab(5).
-VARIABLE = re.compile(rb"^[ \t]*[\"']?([A-Za-z_]\w*)[\"']?[ \t]*=(.*)$", re.MULTILINE)
 
 
 def tag_of(entry: dict[str, Any]) -> re.Pattern[bytes]:
@@ -66,7 +76,7 @@ def untagged(now: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def rearm() -> dict[str, Any]:
-    """{"rearmed": [path]}"""
+    """{"rearmed": [path], "deleted": [path]}"""
     done = []
     for entry in journal.entries():
         path = entry.get("path", "")
@@ -76,20 +86,24 @@ def rearm() -> dict[str, Any]:
             data = base64.b64decode(then["b64"])
             journal.put(path, now["mode"], (now["uid"], now["gid"]), data, entry["tag"])
             done.append(path)
-    return {"rearmed": done}
+    return {"rearmed": done, "deleted": deleted()}
 
 
-def table(path: str) -> tuple[dict[str, Any], bytes]:
+def table(path: str, reader: mentions.Reader, home: str | None = None) -> dict[str, Any]:
+    """home: of the user whose table it is, None for a system one; unended: see lines."""
     info = os.stat(path)
     with open(path, "rb") as file:
         data = file.read()
     return {
+        "path": path,
         "mode": info.st_mode & 0o7777,
         "uid": info.st_uid,
         "gid": info.st_gid,
         "b64": base64.b64encode(data).decode(),
         "kept": [line.decode("latin-1") for line in kept(journal.load("files", path))],
-    }, data
+        "lines": verdicts(reader, path, data, home),
+        "unended": lines.unended(data.decode("latin-1")),
+    }
 
 
 def home_of(user: str) -> str:
@@ -101,7 +115,7 @@ def home_of(user: str) -> str:
 
 def why_skipped(path: str) -> str | None:
     """Why nobody runs a script of these folders, None for one that is run."""
-    by_name = path.startswith(PERIODIC_FOLDER)
+    by_name = path.startswith(PLACES.periodic)
     if by_name and not mentions.RUNNABLE.fullmatch(os.path.basename(path)):
         return "run-parts ignores such a name"
     if not os.stat(path).st_mode & stat.S_IXUSR:
@@ -112,7 +126,7 @@ def why_skipped(path: str) -> str | None:
 def why_inert(path: str) -> str | None:
     """Why cron passes over a system table, None for one that it runs."""
     info = os.stat(path)
-    if os.path.dirname(path) == DROP_INS and not NAME.fullmatch(os.path.basename(path)):
+    if os.path.dirname(path) == PLACES.drop_ins and not NAME.fullmatch(os.path.basename(path)):
         return "cron ignores files of such a name"
     if info.st_uid != 0:
         return "cron ignores files that are not root's"
@@ -121,75 +135,81 @@ def why_inert(path: str) -> str | None:
     return None
 
 
-def variables(data: bytes) -> dict[str, list[str]]:
-    """{name: values} that a table gives to the commands below."""
-    found: dict[str, list[str]] = {}
-    for name, said in VARIABLE.findall(data):
-        value = said.strip().decode("latin-1")
-        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-        found.setdefault(name.decode(), []).append(value[1:-1] if quoted else value)
-    return found
-
-
-def by_home(path: str, data: bytes) -> dict[str, bytes]:
-    """{home: lines} of a system table, whose lines name the user that runs them."""
-    found: dict[str, list[bytes]] = {}
-    for line in data.split(b"\n"):
-        bare = HELD.sub(b"", line).lstrip()
-        words = bare.split(None, 6)
-        at = 1 if bare.startswith(b"@") else 5
-        user = words[at].decode("latin-1") if len(words) > at else "root"
-        home = "/root" if user == "root" or path == "/etc/anacrontab" else home_of(user)
-        found.setdefault(home, []).append(line)
-    return {home: b"\n".join(lines) for home, lines in found.items()}
-
-
 def path_of(given: dict[str, list[str]]) -> list[str]:
     """Folders of a PATH that was given, but for those of packages."""
     folders = [f for path in given.get("PATH", ()) for f in path.split(":") if f]
     return [f for f in folders if not f"{f}/".startswith(mentions.PACKAGES)]
 
 
-def starter_words(reader: mentions.Reader, home: str, lines: bytes, data: bytes) -> set[str]:
-    """Words of some lines of a table; data: the whole of it, with its assignments."""
-    given = variables(data)
-    beside = path_of(given)
-    homes = given.get("HOME") or [home]
-    return {
-        token
-        for one in homes
-        for token, _ in reader.tokens(lines, one, beside=beside, variables=given)
-    }
+def verdicts(
+    reader: mentions.Reader, path: str, data: bytes, home: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """{number of a line: {"tag", "scripts", "word", "command"}} of the jobs that start an engine.
+
+    tag: what it is held by, or ""; scripts: as the line names them; word: of its own, that says so,
+    or ""; command: what cron gives to the shell. home: whose table it is, None for a system one
+    """
+    given = lines.variables(data)
+    found = {}
+    for number, line in enumerate(data.decode("latin-1").split("\n"), start=1):
+        tag, bare = lines.parted(line)
+        if not lines.is_job(bare):
+            continue
+        text = (lines.rest(path, home is None, bare) or bare).encode("latin-1")
+        own = home_of(lines.user(path, bare)) if home is None else home
+        named = {
+            token
+            for one in given.get("HOME") or [own]
+            for token, _ in reader.tokens(text, one, beside=path_of(given), variables=given)
+        }
+        word = mentions.names_engine(text) or ""
+        if named or word:
+            command = lines.command(path, home is None, bare)
+            found[str(number)] = {
+                **{"tag": tag, "scripts": sorted(named), "word": word, "command": command}
+            }
+    return found
 
 
 def listed(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
-def section(ask: dict[str, Any]) -> dict[str, Any]:
-    """{"users": {user: table}, "system": {path: table and "inert"}, "starters": [word of a line]}.
+def user_tables() -> list[tuple[str, str]]:
+    """(user, path); crontab(1) works in tmp.*, and a name with a dot before it is no user's."""
+    found = [(user, f"{PLACES.users}/{user}") for user in listed(PLACES.users)]
+    return [(u, p) for u, p in found if os.path.isfile(p) and not u.startswith(("tmp.", "."))]
 
-    A table is {mode, uid, gid, b64, kept}. Starters are written as in the lines: paths, names.
-    """
+
+def system_tables() -> list[str]:
+    drop_ins = (f"{PLACES.drop_ins}/{name}" for name in listed(PLACES.drop_ins))
+    return [path for path in (*PLACES.system, *drop_ins) if os.path.isfile(path)]
+
+
+def holds_lines(entry: dict[str, Any]) -> bool:
+    """Had what was last written to a table lines that we held?"""
+    written = base64.b64decode(entry.get("written") or "").split(b"\n")
+    before = kept(entry)
+    return any(tag_of(entry).match(line) and line not in before for line in written)
+
+
+def deleted() -> list[str]:
+    """Tables that somebody deleted while lines of them were held: no file to give those back to."""
+    tagged = [entry for entry in journal.read_all()[0] if entry.get("tag")]
+    gone = [entry for entry in tagged if not os.path.lexists(entry["path"])]
+    return [entry["path"] for entry in gone if holds_lines(entry)]
+
+
+def section(ask: dict[str, Any]) -> dict[str, Any]:
+    """{"users": {user: table}, "system": {path: table and "inert"}, "deleted": [path]}."""
     reader = mentions.Reader(ask.get("words", ()))
-    users, system, starters = {}, {}, set()
-    for user in listed(FOLDER):
-        path = f"{FOLDER}/{user}"
-        # crontab(1) works in tmp.*; a name with a dot before it is no user's (nor cron's)
-        if os.path.isfile(path) and not user.startswith(("tmp.", ".")):
-            users[user], data = table(path)
-            starters |= starter_words(reader, home_of(user), data, data)
-    for path in [*SYSTEM, *(f"{DROP_INS}/{name}" for name in listed(DROP_INS))]:
-        if os.path.isfile(path):
-            found, data = table(path)
-            system[path] = {**found, "inert": why_inert(path)}
-            for home, lines in by_home(path, data).items():
-                starters |= starter_words(reader, home, lines, data)
     return {
-        "users": users,
-        "system": system,
-        "starters": sorted(starters),
-        "installed": os.path.isdir(FOLDER),
+        "users": {user: table(path, reader, home_of(user)) for user, path in user_tables()},
+        "system": {
+            path: {**table(path, reader), "inert": why_inert(path)} for path in system_tables()
+        },
+        "deleted": deleted(),
+        "installed": os.path.isdir(PLACES.users),
     }
 
 

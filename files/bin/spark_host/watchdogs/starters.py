@@ -18,7 +18,7 @@ from typing import Any
 from run import homes
 from systemd import scopes, specifiers
 
-from watchdogs import crontab, holds, mentions
+from watchdogs import crontab, holds, lines, mentions
 
 RUNTIME_FOLDERS = ("user", "transient", "generator", "generator.late")
 # Their scripts run when a link comes up, which a change of the fabric makes it do.
@@ -108,7 +108,7 @@ def variables(texts: list[bytes]) -> dict[str, list[str]]:
                 found.setdefault(name.decode(), []).append(value.decode("latin-1"))
         for path in ENVIRONMENT_FILE.findall(text):
             for place in mentions.instances(path.decode("latin-1")):
-                given = crontab.variables(mentions.text_of(place))
+                given = lines.variables(mentions.text_of(place))
                 for name, values in given.items():
                     found.setdefault(name, []).extend(values)
     return found
@@ -238,7 +238,7 @@ def units(reader: mentions.Reader) -> list[dict[str, Any]]:
 
 def scripts(reader: mentions.Reader) -> list[dict[str, Any]]:
     found = []
-    for folder in (*(f"{crontab.PERIODIC_FOLDER}{period}" for period in crontab.PERIODIC), *HOOKS):
+    for folder in (*(f"{crontab.PLACES.periodic}{period}" for period in crontab.PERIODIC), *HOOKS):
         for path in sorted(glob.glob(folder + "/*")):
             if os.path.isfile(path) and reader.file(path, "/root"):
                 why = crontab.why_skipped(path)
