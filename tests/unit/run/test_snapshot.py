@@ -26,7 +26,7 @@ from tests.plan.made_pair import Snapshot as Made
 from tests.plan.made_pair import bond_text, cluster, dirty, locked
 
 PARTS = tuple(HostState.__dataclass_fields__)
-EXTRA = ("holders", "leftovers", "machine", "gpu", "discovered", "journal")
+EXTRA = ("holders", "adoptable", "leftovers", "machine", "gpu", "discovered", "journal")
 
 
 @pytest.fixture(scope="module")
