@@ -96,6 +96,14 @@ def test_a_system_unit_of_a_person_starts_in_that_persons_home(
     assert found(starters) == [("lane.service", "starts")]
 
 
+@pytest.mark.parametrize("user", ["%i", "svc-%i", "9" * 20, "²", "nobody-here", "a b", '"alice"'])
+def test_an_odd_user_of_a_unit_hides_no_unit(starters: ModuleType, write: Write, user: str) -> None:
+    """user@.service of Debian and Ubuntu has User=%i."""
+    write("etc/llm@.service", f"[Service]\nUser={user}\nExecStart=docker start lane\n")
+    write("etc/more.service", "[Service]\nExecStart=docker start more\n")
+    assert found(starters) == [("llm@.service", "starts"), ("more.service", "starts")]
+
+
 def test_the_home_of_a_system_units_specifier_is_roots(
     starters: ModuleType, write: Write, alice: Path
 ) -> None:

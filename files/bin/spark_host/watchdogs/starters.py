@@ -92,10 +92,11 @@ def home_in(texts: list[bytes], home: str) -> str:
     found = [name.decode("latin-1") for text in texts for name in RUNS_AS.findall(text)]
     if not found:
         return home
-    with contextlib.suppress(KeyError):
-        return (
-            pwd.getpwuid(int(found[-1])) if found[-1].isdigit() else pwd.getpwnam(found[-1])
-        ).pw_dir
+    name = found[-1]
+    if specifiers.ANY in name:  # user@.service of Debian has User=%i
+        return f"/home/{name}"
+    with contextlib.suppress(KeyError, ValueError, OverflowError):
+        return (pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)).pw_dir
     return home
 
 
