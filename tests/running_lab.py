@@ -108,11 +108,12 @@ def job(name: str, state_home: Path, *words: str, inventory: str = INVENTORY) ->
 
     words: more of pyinfra's command line, as `--data`, `quiet=5`
     """
-    before = set(state_home.glob("spark-converge/*"))
+    runs = f"spark-converge/*-{name}*"
+    before = set(state_home.glob(runs))
     began = time.monotonic()
     done = _pyinfra(name, "-y", *words, state_home=state_home, inventory=inventory)
     seconds = time.monotonic() - began
-    new = sorted(set(state_home.glob("spark-converge/*")) - before)
+    new = sorted(set(state_home.glob(runs)) - before)
     return Run(done.returncode, done.stdout, seconds, new[-1] if new else None)
 
 
